@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.porcupine import MissingError, Porcupine
-from evidence.soak.crew import ROOT
-from evidence.soak.field import FAULTS
+from evidence.soak.field import FAULTS, ROOT
 from evidence.soak.plan import ALL, ALL_OF_GROUPS, Plan, Result
 from evidence.soak.profiles import PROFILES, TRIES
 from evidence.soak.run import run

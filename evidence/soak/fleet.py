@@ -33,7 +33,7 @@ SENTINELS = "__sentinel__:hello"
 
 
 class PlaceProxy(Proxy):
-    """What a worker in this place says to one master, and hears from it; used from another process."""
+    """Between a worker in this place and one master; used from another process."""
 
     def address(self) -> str:
         """The URL for the worker."""

@@ -58,7 +58,7 @@ class _HandOff:
     #: The masters whose commands are prompt, and late; the late ones and the prompt one are a bare quorum.
     prompt: int
     late: list[int]
-    #: Those that have not heard of the holder, as if its requests had been lost.
+    #: Masters that have not heard of the holder, as if its requests had been lost.
     absent: list[int]
     masters: list[Any]
     place: int = 0  # of the holder

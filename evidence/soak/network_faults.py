@@ -11,7 +11,7 @@ from tests.faults.proxy import Of, Then
 from .field import Field, fault, some
 from .fleet import PlaceProxy
 
-#: What a lost request or reply does to its connection.
+#: The effects of a lost request or reply on its connection.
 THEN: tuple[Then, ...] = ("silence", "reset", "torn")
 #: Requests and replies: the directions that a fault concerns.
 WAYS = ((True, True), (True, False), (False, True))

@@ -22,9 +22,8 @@ from rlock.testing.contention.journal import now_ns
 from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
-from .crew import Crew
 from .failovers import GroupFleet, failover_figures
-from .field import FAULTS, Field
+from .field import FAULTS, Crew, Field
 from .fleet import Fleet
 from .plan import (
     CYCLE_S,

@@ -56,7 +56,7 @@ class Setup:
     contenders: int = 2
     sabotage: str = ""
     order: str = "mixed"
-    #: What leaders do, beside the locks: ``campaign``; ``trust``: without a look at the clock; "": nothing.
+    #: Leaders beside the locks: ``campaign``; ``trust``: without a look at the clock; "": none.
     leaders: str = "campaign"
     #: How many seconds of the clock of its clients pass in a second.
     rate: float = 1.0

@@ -52,7 +52,7 @@ def cases() -> Iterator[Case]:
     module, invariants, config = "", "", ""
 
     def constants(text: str) -> dict[str, str]:
-        """Those of the scope that the text begins with, if it does, and its own."""
+        """The constants of the scope that a text begins with, if any, and the constants of the text."""
         scope = [scopes[word] for word in _CONSTANT.sub("", text).split()]
         return dict(*scope) | {name: values.get(value, value) for name, value in _CONSTANT.findall(text)}
 

@@ -82,7 +82,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     assert err.strip().splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in err + out
     assert not path.exists()
-    # One that was being started in that very moment ends with its stdin, once it has come to read it.
+    # A process that was being started in that very moment ends when it reads the end of its stdin.
     assert all(gone(pid, 5.0) for pid in started), "left over"
 
 

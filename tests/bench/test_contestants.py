@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import redis
 
-from bench.harness.contestants import ALL
+from bench.harness import builds
+from bench.harness.builds import Broken
+from bench.harness.contestants import ALL, select
 from bench.harness.sections import overlaps, sections_of
-from bench.harness.worker import Worker
+from bench.harness.worker import Failed, Worker
 
 from ..servers import Fleet, left
-from .contestants import opened
+
+TTL_MS = 2000
+#: A JVM that starts, and warms up, while the machine has other work.
+OPEN_S = 90.0
+
+
+def built(environment: str) -> list[str]:
+    """The command of its program; the test is skipped where it cannot be built, without a network say."""
+    try:
+        return builds.command(environment)
+    except Broken:
+        raise
+    except Failed as why:
+        pytest.skip(f"{environment}: {why}")
+
+
+def opened(key: str, urls: Sequence[str], **more: Any) -> Worker:
+    """Its process, connected to the masters; ``more`` are fields of its `open` request."""
+    (found,) = select([key])
+    built(found.environment)
+    worker = found.start()
+    try:
+        worker.ask("open", OPEN_S, **{**found.opening(urls, TTL_MS), **more})
+    except BaseException:
+        worker.close()
+        raise
+    return worker
+
 
 #: Peers that poll get a short pause: their default pauses would only make the tests long.
 QUICK: dict[str, dict[str, Any]] = {

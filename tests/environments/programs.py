@@ -67,7 +67,7 @@ def needs(package: str) -> pytest.MarkDecorator:
 
 
 class Program(Child):
-    """One that finds this rlock and these masters; ``before`` comes before its first line."""
+    """A program that finds this rlock and these masters; ``before`` comes before its first line."""
 
     def __init__(
         self,

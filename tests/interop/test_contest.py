@@ -17,7 +17,7 @@ import rlock
 from bench.harness.delay import Delay
 from bench.harness.sections import Section, overlaps, sections_of
 
-from ..bench.contestants import opened
+from ..bench.test_contestants import opened
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 
