@@ -19,25 +19,13 @@ from rlock.cli import exits
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone, raw
-from .shell import RLOCK, Done, begin, done, environment, rlock
-
-Start = Callable[..., "subprocess.Popen[str]"]
+from .shell import RLOCK, Done, Start, begin, done, environment, rlock, starter
 
 
 @pytest.fixture
 def start(masters3: Fleet) -> Iterator[Start]:
-    """Start `rlock ...` with the masters in its environment; ended with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*words: str) -> subprocess.Popen[str]:
-        started.append(begin(*words, masters=masters3.urls, RLOCK_TTL="2"))
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with starter(masters3.urls, RLOCK_TTL="2") as start:
+        yield start
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
