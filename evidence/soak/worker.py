@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ class Setup:
     seed: str
     place: int
     urls: list[str]
-    names: list[str]
+    names: Sequence[str]
     ttl: float
     #: ``mixed``: all kinds of holds; ``short``: none that a renewal comes to; ``fixed``: most of them
     #: without renewal and longer than the ttl; ``waiting``: short, and everybody waits as long as it takes;

@@ -29,6 +29,8 @@ class Case:
     steps: int
     #: More than half a minute on two cores: with ``--full`` only.
     full: bool
+    #: Some seconds: the tests search it.
+    quick: bool
 
     @property
     def walks(self) -> int:
@@ -66,7 +68,7 @@ def cases() -> Iterator[Case]:
             scopes[scope[1]] = constants(scope[2])
         else:
             finds, name, where, *left_out = line.split(" | ")
-            found = re.fullmatch(r"(\* )?(a property|\S+)(?: (\d+))?", finds)
+            found = re.fullmatch(r"(?:([*+]) )?(a property|\S+)(?: (\d+))?", finds)
             assert found, line
             yield Case(
                 name.replace("%", "".join(left_out).strip('"')),
@@ -76,7 +78,8 @@ def cases() -> Iterator[Case]:
                 config,
                 violates=found[2] if found[2] != "safe" else "",
                 steps=int(found[3] or 0),
-                full=bool(found[1]),
+                full=found[1] == "*",
+                quick=found[1] == "+",
             )
 
 
