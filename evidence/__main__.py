@@ -50,9 +50,9 @@ class Part:
     long: bool = False  # only with --long, or by its name
 
 
-_SPEC, _SIMULATION = "[the specification](model.md)", "simulation"
-_HISTORIES = "[histories of the simulation](model.md#histories)"
-_CONFORMANCE = "[conformance](model.md#the-code-follows-the-specification)"
+_SPEC, _SIMULATION = "[the specification](spec/README.md)", "simulation"
+_HISTORIES = "[histories of the simulation](#histories)"
+_CONFORMANCE = "[conformance](spec/README.md#the-code-follows-the-specification)"
 _SCHEDULES = r"^\d+ schedules.*"
 MODELS = (
     Part("spec", _SPEC, "TLC: the scopes of less than half a minute", "evidence.spec", rows=TABLE),
@@ -75,7 +75,8 @@ MODELS = (
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
 )  # fmt: skip
 MASTERS = (
-    Part("faults", "fault tests", "[the table above](#what-each-fault-does), on real masters",
+    Part("faults", "fault tests",
+         "[the table of faults](../docs/guarantees.md#what-each-fault-does), on real masters",
          "pytest -q tests/faults tests/masters", TESTS),
     Part("power-cuts", "power cuts", "three masters lose the bytes that they have not synced",
          "evidence.power_cuts --cuts 30", rows=r"^.+: \d+ cuts \(.*"),
@@ -120,8 +121,6 @@ def run(part: Part) -> dict[str, Any]:
     result, rows = (re.findall(each, text, re.MULTILINE) if each else [] for each in (part.result, part.rows))
     status = {0: "green" if result or rows else "red", MISSING: "skipped"}.get(code, "red")
     record = {
-        "title": part.title,
-        "scope": part.scope,
         "command": f"python -m {part.command}",
         "status": status,
         "result": [re.sub(" {2,}", " ", line) for line in result],

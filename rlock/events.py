@@ -210,6 +210,16 @@ class MasterSlow(MasterEvent):
 
 
 @dataclass(frozen=True)
+class MasterSilent(MasterEvent):
+    """The connection for the messages of waiters was replaced, because a reply on it did not come in time."""
+
+    _level = logging.WARNING
+    _text = "{master} sends waiters nothing: no reply to SUBSCRIBE for {took:.3g} s; connecting again"
+
+    took: float  # seconds without a reply
+
+
+@dataclass(frozen=True)
 class MasterGuarded(MasterEvent):
     """A grant of a master did not count: the master may have forgotten a lease that is still valid."""
 

@@ -2,8 +2,9 @@
 
     python -m bench.report [RESULTS.json]
 
-Writes docs/performance.md, docs/performance/*.svg and docs/performance/results.json. Without a file it draws
-from docs/performance/results.json. Once a release: the files change by thousands of lines.
+Writes docs/performance.md, bench/results.md, docs/performance/*.svg and docs/performance/results.json.
+Without a file it draws from docs/performance/results.json. Once a release: the files change by thousands of
+lines.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> int:
     for path in changed:
         print(f"written: {path.relative_to(ROOT)}")
     if not changed:
-        print("nothing to change: page and plots are those of these results")
+        print("nothing to change: pages and plots are those of these results")
     return 0
 
 

@@ -13,7 +13,7 @@ from bench.report.tables import failed, named
 from bench.report.text import Table, number, quoted
 
 Value = Callable[[Row], "float | None"]
-OUTCOMES = {Outcome.KEPT: "yes", Outcome.MISSED: "**no**", Outcome.NOT_MEASURED: "not measured"}
+OUTCOMES = {Outcome.KEPT: "yes", Outcome.MISSED: "not yet", Outcome.NOT_MEASURED: "not measured"}
 
 
 def summary(results: Results, masters: int) -> Table:
@@ -56,8 +56,8 @@ def versions(results: Results) -> Table:
 
 
 def demands(results: Results) -> Table:
-    """Each demand, its measurement with the interval, and the verdict."""
-    table = Table(["demand on rlock", "of", "measured", "bound", "kept"])
+    """Each demand, which the page calls a target, its measurement with the interval, and the verdict."""
+    table = Table(["target", "of", "measured", "bound", "reached"])
     for verdict in results.verdicts:
         outcome = verdicts.outcome(verdict)
         word = OUTCOMES.get(outcome) or f"undecided: {verdicts.reason(verdict)}"
@@ -114,7 +114,7 @@ def machine(results: Results) -> Table:
     """The commit, the time and the machine of the run."""
     table = Table(["", ""])
     table.rows = [
-        ["document", "[results.json](performance/results.json)"],
+        ["document", "[results.json](../docs/performance/results.json)"],
         ["begun", results.began],
         ["took", f"{number(results.took_s)} s"],
         *([name.replace("_", " "), _text(value)] for name, value in results.machine.items()),

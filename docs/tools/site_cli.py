@@ -1,8 +1,6 @@
-"""The tables of docs/cli.md and docs/doctor.md: settings, exit codes, commands with their options, checks."""
+"""The tables of docs/cli.md and docs/doctor.md: settings, exit codes, commands, checks."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import click
 
@@ -26,28 +24,17 @@ def exit_codes() -> str:
 
 
 def commands() -> str:
-    """Every command with its options."""
+    """Every command in a sentence; its options are in its help text."""
     root = click.Context(cli, info_name="rlock", **cli.context_settings)
-    parts = []
+    rows = []
     for name in cli.list_commands(root):
         command = cli.get_command(root, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=root)
-        usage = " ".join(["rlock", name, *command.collect_usage_pieces(context)])
-        rows = "\n".join(_options(command, context))
-        parts.append(f"### `{usage}`\n\n{command.get_short_help_str(200)}\n\n| | |\n|---|---|\n{rows}")
-    return "\n\n".join(parts) + "\n"
-
-
-def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    for param in command.get_params(context):
-        record = param.get_help_record(context) if isinstance(param, click.Option) else None
-        if record is not None:
-            term, meaning = (" ".join(text.replace("|", "\\|").split()) for text in record)
-            yield f"| `{term}` | {meaning} |"
+        rows.append(f"| `rlock {name}` | {command.get_short_help_str(200)} |")
+    return "\n".join(["| | |", "|---|---|", *rows, ""])
 
 
 def checks() -> str:
     """The checks of `rlock doctor`."""
-    rows = (f"| [{c.name}](#{c.name}) | {c.worst.value} | {c.meaning} |" for c in CHECKS.values())
+    rows = (f"| `{c.name}` | {c.worst.value} | {c.meaning} |" for c in CHECKS.values())
     return "\n".join(["| check | at worst | what should be so |", "|---|---|---|", *rows, ""])

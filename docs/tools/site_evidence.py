@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from evidence import __main__ as runner
 from evidence.bugs import BUGS
 
 RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
@@ -61,12 +62,12 @@ def _cells(row: str) -> list[str]:
 
 def _all(records: dict[str, Record]) -> str:
     rows = ["| part | what it does | result | command | measured |", "|---|---|---|---|---|"]
-    for each in records.values():
+    for part in runner.PARTS:
+        if (each := records.get(part.name)) is None:
+            continue
         told = each["result"] or _counted([_cells(row) for row in each["rows"]])
         measured = f"{each['date']}, `{each['commit']}`, {_took(each)}"
-        rows.append(
-            f"| {each['title']} | {each['scope']} | {'; '.join(told)} | `{each['command']}` | {measured} |"
-        )
+        rows.append(f"| {part.title} | {part.scope} | {'; '.join(told)} | `{each['command']}` | {measured} |")
     return _lines(*rows)
 
 

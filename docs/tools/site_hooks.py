@@ -79,9 +79,18 @@ def _page(path: Path) -> str:
         return head + "".join(f"- [{each.name}]({each.name}.md)\n" for each in inside)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        # Without its links: they are relative to the place of the file.
-        return head + re.sub(r"^# ", "## ", re.sub(r"\]\((?!\w+:)[^)]*\)", "]", text), flags=re.MULTILINE)
+        text = _LINK.sub(lambda link: _from_copy(path, *link.groups("")), text)
+        return head + re.sub(r"^# ", "## ", text, flags=re.MULTILINE)
     return f'{head}````{{.{_LANGUAGES.get(path.suffix, "text")} linenums="1"}}\n{text}````\n'
+
+
+def _from_copy(path: Path, target: str, anchor: str) -> str:
+    """The end of a link in the copy of a page from outside docs/: it leads to pages of docs/ only."""
+    found = (path.parent / target).resolve()
+    if not found.is_relative_to(DOCS) or not found.is_file():
+        return "]"
+    inside = found.relative_to(DOCS).as_posix()
+    return f"]({posixpath.relpath(inside, posixpath.dirname(_uri(path)))}{anchor})"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

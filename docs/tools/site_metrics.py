@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md: metrics, their names in OpenTelemetry, and the fields of log records."""
+"""The tables of docs/metrics.md: metrics, and the fields of log records."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from rlock.telemetry.instruments import ALL
 
 
 def metrics() -> str:
-    """The metrics, as Prometheus names them."""
-    rows = ["| Metric | Type | Labels | What it says |", "|---|---|---|---|"]
+    """The metrics, as Prometheus and as OpenTelemetry name them."""
+    rows = ["| Prometheus | OpenTelemetry | Labels | What it says |", "|---|---|---|---|"]
     for each in ALL:
         labels = ", ".join(f"`{label}`" for label in each.labels)
-        kind = each.kind.value.removesuffix(" of this process")
-        rows.append(f"| `{each.name}` | {kind} | {labels} | {each.help} |")
+        rows.append(f"| `{each.name}` | `{each.otel}` | {labels} | {each.help} |")
     return "\n".join([*rows, ""])
-
-
-def otel() -> str:
-    """The same in OpenTelemetry."""
-    rows = (f"| `{each.otel}` | `{each.name}` | `{each.unit}` |" for each in ALL)
-    return "\n".join(["| OpenTelemetry | Prometheus | Unit |", "|---|---|---|", *rows, ""])
 
 
 def records() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from pathlib import Path
 
 import site_cli
@@ -17,6 +16,8 @@ from rlock.rules.options import ClientOptions
 from rlock.rules.quorum import quorum
 
 DOCS = Path(__file__).resolve().parents[1]
+#: Every page that may have a computed table.
+PAGES = sorted([*DOCS.rglob("*.md"), *(DOCS.parent / "evidence").rglob("*.md")])
 _TABLE = re.compile(r"(<!-- computed table: ([\w-]+) -->\n)(.*?)(<!-- end of the table -->)", re.DOTALL)
 
 
@@ -29,7 +30,7 @@ def _rows(head: str, rows: list[list[str]]) -> str:
 def sizing() -> str:
     """The durations that follow from a ttl."""
     rows = []
-    for ttl in (1.0, 2.0, 5.0, 10.0, 30.0, 60.0):
+    for ttl in (2.0, 5.0, 10.0, 30.0):
         lease = ClientOptions(ttl, ttl).lease(None)
         pause = timing.valid_until(0.0, ttl) - timing.renew_period(ttl) - lease.request_timeout
         rows.append(
@@ -37,68 +38,33 @@ def sizing() -> str:
                 f"{ttl:g}",
                 f"{lease.request_timeout:.3g}",
                 f"{timing.renew_period(ttl):.3g}",
-                f"{timing.retry_period(ttl):.3g}",
                 f"{pause:.3g}",
-                f"{timing.drift(ttl):.3g}",
                 f"{timing.guard_time(ttl):.4g}",
                 f"{timing.longest_acquisition(ttl):.3g}",
             ]
         )
     return _rows(
-        "ttl|request time-out|renewed every|tried again every|longest outage that costs nothing|drift|"
-        "restart guard (max_ttl = ttl)|longest acquisition",
+        "ttl|request time-out|renewed every|longest outage that costs nothing|restart guard (max_ttl = ttl)|"
+        "longest acquisition",
         rows,
     )
 
 
 def masters() -> str:
     """The number of masters that each fleet can lose."""
-    rows = [
-        [str(count), str(quorum(count)), str(count - quorum(count)), str(count - quorum(count) + 1)]
-        for count in range(1, 8)
-    ]
-    return _rows("masters N|quorum q|may be gone|gone: nobody gets a lock", rows)
-
-
-def exclude(old: int, new: int, common: int) -> bool:
-    """Whether every quorum of one list has a master in common with every quorum of the other."""
-    ours, theirs = range(old), [*range(common), *range(old, old + new - common)]
-    return all(
-        {*one} & {*two}
-        for one in combinations(ours, quorum(old))
-        for two in combinations(theirs, quorum(new))
-    )
-
-
-def changes() -> str:
-    """The lists of masters that may be in use at the same time."""
-    rows = []
-    for count in range(1, 7):
-        for what, new, common in (
-            ("one more", count + 1, count),
-            ("one replaced", count, count - 1),
-            ("two more", count + 2, count),
-        ):
-            safe = exclude(count, new, common)
-            rows.append([str(count), what, str(new), "yes" if safe else "**no: two owners**"])
-    merged: list[list[str]] = []
-    for count in range(1, 7):
-        mine = [row for row in rows if row[0] == str(count)]
-        merged.append([str(count), *(row[3] for row in mine)])
-    return _rows("masters before|one added or removed|one replaced by another URL|two added at once", merged)
+    rows = [[str(count), str(quorum(count)), str(count - quorum(count))] for count in range(1, 7)]
+    return _rows("masters|quorum|may be gone", rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "sizing": sizing,
     "masters": masters,
-    "changes": changes,
     "rules": site_rules.table,
     "settings": site_cli.settings,
     "exit-codes": site_cli.exit_codes,
     "commands": site_cli.commands,
     "checks": site_cli.checks,
     "metrics": site_metrics.metrics,
-    "otel": site_metrics.otel,
     "records": site_metrics.records,
 }
 
@@ -114,7 +80,7 @@ def _computed(name: str) -> str:
 
 def write_tables() -> None:
     """Bring the tables of all pages up to date."""
-    for page in DOCS.rglob("*.md"):
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if filled(text) != text:
             page.write_text(filled(text), encoding="utf-8")

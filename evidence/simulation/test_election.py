@@ -1,4 +1,4 @@
-"""Elections with the real procedures on simulated masters: docs/election.md says what to expect, and why."""
+"""Elections with the real procedures on simulated masters. docs/how-it-works.md explains them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS = {2: 10, 3: 10, 5: 10, 10: 8, 30: 4, 100: 2}
 #: Nobody keeps a minority that was handed to it longer than the grace, which doubles with each lost claim:
 #: two of them, and the round trips of a dozen rounds in between.
 ROUND_TRIPS = 40
-#: docs/election.md: one to lose, one to take a place, one to give back, one that wins.
+#: docs/how-it-works.md: one to lose, one to take a place, one to give back, one that wins.
 MEAN_ROUNDS, MAX_ROUNDS = 4.0, 4
 
 

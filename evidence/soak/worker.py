@@ -234,7 +234,7 @@ class Campaign:
 
 
 def _note_arrivals(recorder: Recorder) -> None:
-    """A waiter has arrived when its first queueing round is complete (docs/waiting.md)."""
+    """A waiter has arrived when its first queueing round is complete (docs/how-it-works.md)."""
     genuine = Contender.step
 
     def step(self: Contender, what: Step) -> None:

@@ -1,7 +1,7 @@
 ----------------------------- MODULE Exclusion -----------------------------
 (***************************************************************************)
 (* The argument why no two valid leases of one lock overlap, without its   *)
-(* machinery: docs/proof.md is this module in prose. Refinement.tla shows  *)
+(* machinery: README.md has this module in prose. Refinement.tla shows     *)
 (* that Lock.tla implements it, Induction.tla checks that Inv is inductive.*)
 (*                                                                         *)
 (* A master is a key, the age of its memory and the votes that it gave.    *)

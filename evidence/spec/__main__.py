@@ -1,4 +1,4 @@
-"""``python -m evidence.spec``: TLC checks each case. The table, which docs/model.md shows, is in Markdown."""
+"""``python -m evidence.spec``: TLC checks each case. The table is in Markdown."""
 
 from __future__ import annotations
 

@@ -100,6 +100,8 @@ class Connection(ABC):
         self.answered = False
         #: Whether the peer has closed.
         self.ended = False
+        #: Of a subscriber connection: when the SUBSCRIBE was sent whose reply is due; inf: none is due.
+        self.asked_at = math.inf
         #: When the last command was sent that has its reply.
         self.last_reply_at = -math.inf
         #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.

@@ -27,6 +27,11 @@ from .secrets import guarded, secrets_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: Arguments that are objects: no URL can give them.
+_OBJECTS = (
+    *("connection_class", "credential_provider", "redis_connect_func", "parser_class", "encoder_class"),
+    *("command_packer", "retry", "retry_on_error", "socket_keepalive_options", "connection_pool"),
+)
 #: Arguments of the libraries' pools: a single connection would refuse them.
 _POOL_ARGUMENTS = (
     *("maint_", "oss_cluster_", "orig_", "maintenance_", "event_dispatcher", "himport_"),
@@ -278,6 +283,9 @@ def _malformed(library: Any, url: str) -> str | None:
 
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
     """
+    unreadable = "has characters that no URL can have (in a password write each as %XX)"
+    if not url.isascii() and url != url.encode("utf-8", "replace").decode():
+        return unreadable
     if sentinel.is_sentinel(url):
         group = sentinel.take_apart(url)
         if group is None:
@@ -306,14 +314,15 @@ def _malformed(library: Any, url: str) -> str | None:
     if not unix and not re.fullmatch("/?[0-9]*", path):
         return "has a path that is not the number of a database"
     try:
-        urlsplit(plain.encode().decode())
+        urlsplit(plain)
     except ValueError:  # the text of this error repeats a part of the URL
-        return "has characters that no URL can have (in a password write each as %XX)"
+        return unreadable
     try:
-        library.connection.parse_url(plain)
+        options = library.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
-    return None
+    objects = [key for key in _OBJECTS if isinstance(options.get(key), str)]
+    return f"has the option {objects[0]}, which no text can be" if objects else None
 
 
 def _from_url(library: Any, url: str) -> tuple[type[Any], dict[str, Any]]:

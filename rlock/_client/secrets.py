@@ -1,7 +1,8 @@
 """Secrets: no error of a server reaches a message with a password in it, or with characters that a log obeys.
 
 A server without AUTH, and a Sentinel, repeat the arguments of a command that they do not know. All errors of
-servers come through a connection of `Endpoint.connection`, or through a `Reader` of its secrets.
+servers come through a connection of `Endpoint.connection`, or through a `Reader` of its secrets. A `Reader`
+also bounds the memory that a server can make a client use.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import hiredis
 
 #: The longest text of a server in a message, in characters.
 LONGEST = 200
+#: The longest reply, in bytes. A status with all its waiters has some kilobytes.
+LONGEST_REPLY = 1_000_000
 
 
 def clean(text: str, secrets: Sequence[str]) -> str:
@@ -66,10 +69,21 @@ class Reader(hiredis.Reader):
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__(replyError=lambda text: hiredis.ReplyError(clean(text, secrets)))
+        #: Bytes since the last whole reply.
+        self._fed = 0
+
+    def feed(self, data: str | bytes, *args: Any) -> None:
+        self._fed += len(data)
+        if self._fed > LONGEST_REPLY:
+            raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
+        super().feed(data, *args)
 
     def gets(self, *args: Any) -> Any:
         """The next reply; False: there is none yet."""
         try:
-            return super().gets(*args)
-        except TypeError as error:  # a map of RESP3 with a key that has no hash
-            raise hiredis.ProtocolError(str(error)) from None
+            reply = super().gets(*args)
+        except (TypeError, MemoryError) as error:  # a map with a key that has no hash; an array of 4 * 10^9
+            raise hiredis.ProtocolError(str(error) or "a reply too large for the memory") from None
+        if reply is not False:
+            self._fed = 0
+        return reply

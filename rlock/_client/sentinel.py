@@ -79,10 +79,9 @@ class Service:
 
     def newest(self, answers: Sequence[Any]) -> tuple[str, int]:
         """The address in the newest of the answers. Raises redis-py's error if there is none."""
-        states = [_fields(answer) for answer in answers if isinstance(answer, list | dict)]
-        if states:
-            state = max(states, key=lambda each: int(each.get("config-epoch", 0)))
-            return state["ip"], int(state["port"])
+        named = [found for answer in answers if (found := _address(answer)) is not None]
+        if named:
+            return max(named)[1:]
         said = [f"{one.label}: {answer}" for one, answer in zip(self.sentinels, answers, strict=True)]
         if any("No such master" in each for each in said):
             raise self._error(
@@ -122,6 +121,14 @@ class AsyncService(Service):
             await connection.disconnect(nowait=True)
 
 
-def _fields(answer: Any) -> dict[str, str]:
+def _address(answer: Any) -> tuple[int, str, int] | None:
+    """The epoch, host and port in an answer; None: one of them is missing, or no number."""
+    if not isinstance(answer, list | dict):
+        return None
     pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=False)
-    return {text(key): text(value) for key, value in pairs}
+    found = {text(key): text(value) for key, value in pairs}
+    host, numbers = found.get("ip", ""), [found.get(key, "") for key in ("config-epoch", "port")]
+    if not host or not all(re.fullmatch("[0-9]{1,19}", number) for number in numbers):
+        return None
+    epoch, port = map(int, numbers)
+    return (epoch, host, port) if 0 < port < 65536 else None

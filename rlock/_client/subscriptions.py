@@ -2,7 +2,8 @@
 
 One subscriber connection to each master carries two channels for each lock: the lock's own, and one of this
 client for hand-offs to its waiters. A subscription ends a little after its last waiter. Twice a second a
-daemon thread or a timer ends unused subscriptions, connects to masters, and reads if nobody waits.
+daemon thread or a timer ends unused subscriptions, connects to masters, and reads if nobody waits. It also
+subscribes once more, and replaces a connection without a reply in time: a firewall may have dropped it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..events import MasterSilent
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
@@ -66,6 +68,7 @@ class Subscriptions(Notifications, Generic[L]):
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
         self._unknown = UnknownMessages(engine.context.pending_events)
+        self._timeout = request_timeout
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections = make_connections(
@@ -224,13 +227,16 @@ class Subscriptions(Notifications, Generic[L]):
                 log.warning("nobody ends the subscriptions: %s", error)
 
     def _look(self) -> bool:
+        now = self._context.clock()  # before the reading: a process that was stopped reads its replies first
+        self._connections.read_arrived()
+        self.after_data()
         with self._mutex:
             if not self._tidy():
                 # With the mutex: otherwise a waiter that comes now would not begin again.
                 self._stop_looking = None
                 return False
-        self._connections.read_arrived()
-        self.after_data()
+            self._probe(now)
+        self._context.pending_events.emit()
         return True
 
     def _tidy(self) -> bool:
@@ -256,6 +262,22 @@ class Subscriptions(Notifications, Generic[L]):
         self._connections.connect_due()
         return True
 
+    def _probe(self, now: float) -> None:
+        """Drop the connections without a reply in time, and ask for a reply on the others. With the mutex."""
+        name = next(iter(self._by_name))
+        for server in self._connections.servers:
+            connection = server.connection
+            if connection is None or server.index in self._refusing:
+                continue
+            took = now - connection.asked_at
+            if took > self._timeout:
+                text = f"no reply to SUBSCRIBE within {self._timeout:g} s"
+                self._context.pending_events.add(MasterSilent(server.endpoint.label, took))
+                self._connections.drop(server, Fault(FaultKind.TIMEOUT, text))
+            elif connection.asked_at == math.inf:
+                # Not PING, which an ACL may forbid.
+                self._send(server, connection, encode(("SUBSCRIBE", *self._by_name[name].names)))
+
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
             connection.reader.feed(data)
@@ -269,6 +291,8 @@ class Subscriptions(Notifications, Generic[L]):
                 log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
             return
         kind, channel, payload = message[0], message[1], message[2]
+        if kind != b"message" and server.connection is not None:
+            server.connection.asked_at = math.inf
         if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
@@ -282,6 +306,8 @@ class Subscriptions(Notifications, Generic[L]):
             self._unknown.ignore(server.endpoint, found.name, "release", payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
+        if master in found.confirmed:
+            return  # the reply to a probe
         found.confirmed.add(master)
         for inbox in found.inboxes:
             inbox.parker.wake()
@@ -317,6 +343,7 @@ class Subscriptions(Notifications, Generic[L]):
                 self._send(server, server.connection, packed)
 
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
+        connection.asked_at = min(connection.asked_at, self._context.clock())
         try:
             if connection.send(packed):
                 self._connections.hold_back(connection)

@@ -38,9 +38,7 @@ KEYS = {
 }
 #: Nobody has more settings than this; who names /dev/zero gets an answer.
 MOST_BYTES = 1_000_000
-#: A password in a list of URLs, also in a malformed one.
-_PASSWORD = re.compile(r"//[^,\s]*:[^,\s]*@|password=")
-#: Files of which it has been said that others can read their passwords.
+#: Files of which it has been said that others can read their passwords, or write them.
 _told: set[Path] = set()
 
 
@@ -167,7 +165,7 @@ def read(path: Path) -> dict[str, str]:
             environ[_variable(key)] = _text(key, value)
     except OptionsError as error:
         raise ConfigError(f"{path}: {error}") from None
-    _warn_of_readers(path, environ.get("RLOCK_MASTERS", ""))
+    _warn_of_others(path, environ.get("RLOCK_MASTERS", ""))
     return environ
 
 
@@ -178,6 +176,8 @@ def _parse(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # to open it would wait for somebody who writes
+            raise ConfigError("cannot be read: it is a pipe; write the settings to a file")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
@@ -189,6 +189,10 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot be read: {why}; {other}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"is no TOML: {error}") from None
+    except ConfigError:
+        raise
+    except (RecursionError, ValueError):
+        raise ConfigError("is no settings file: a list is too deep, or a number too long") from None
     return found
 
 
@@ -223,15 +227,23 @@ def _text(key: str, value: object) -> str:
     return repr(value)
 
 
-def _warn_of_readers(path: Path, urls: str) -> None:
-    """Say once that others on the machine can read a password."""
+def _warn_of_others(path: Path, urls: str) -> None:
+    """Say once that others on the machine can read a password, or change the settings."""
     try:
         status = path.stat()
     except OSError:
         return
     # For anybody but its owner the group may be the way to read it: an administrator has set that up.
     group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
-    readable = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IROTH | group)
-    if readable and _PASSWORD.search(urls) and path not in _told:
+    mode = status.st_mode if stat.S_ISREG(status.st_mode) and path not in _told else 0
+    if mode & stat.S_IWOTH:
+        _told.add(path)
+        complain(f"{path} names the masters, and everybody can write it: chmod o-w {path}")
+    elif mode & (stat.S_IROTH | group) and any(map(_has_password, re.split(r"[,\s]+", urls))):
         _told.add(path)
         complain(f"{path} holds a password, and others than its owner can read it: chmod 600 {path}")
+
+
+def _has_password(url: str) -> bool:
+    """Also in a malformed URL."""
+    return ":" in url.partition("//")[2].rpartition("@")[0] or "password=" in url

@@ -8,7 +8,7 @@
 5. If its time ends after a split vote, it finds out whether somebody has the lock (`settle`).
 6. A grant is checked against the clock once more, and becomes a hold (`Port.admit`).
 
-The queue is like AQS: docs/waiting.md.
+The queue is like AQS: docs/how-it-works.md.
 """
 
 from __future__ import annotations

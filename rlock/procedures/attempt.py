@@ -134,7 +134,7 @@ def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -
             # The place first: otherwise a master without it would hand the vote to a later waiter.
             port.masters.send(commands.wait(place), maybe, resend_for=contender.options.lease.ttl)
     if maybe:
-        # The first in the queue gets the vote, so one contender gets all votes in the end (docs/election.md).
+        # The first in the queue gets the vote, so one contender gets all votes (docs/how-it-works.md).
         # Not while another owner may have a quorum: a minority would wake the first again and again.
         hand_on = contender.findings.holder is None and ballot.scattered()
         # A token of its own on each master would cost the next waiter a round of its own.

@@ -61,6 +61,6 @@ def impossible(context: ClientContext, name: str, ballot: Ballot) -> OptionsErro
     """The error for a lock that needs other settings first: waiting cannot help."""
     found = "; ".join(f"{master}: {fault}" for master, fault in faults(context, ballot).items())
     return OptionsError(
-        f"lock {name!r} is out of order until this is mended on enough of the "
-        f"{len(context.masters)} masters for a quorum of {context.quorum}: {found}"
+        f"lock {name!r} cannot be acquired until enough masters accept it "
+        f"({context.quorum} of {len(context.masters)} needed): {found}"
     )

@@ -2,7 +2,8 @@
 
 The acquire may return False only if one owner was seen on a quorum of masters. After a split vote, each
 contender may only be blocking the others. So the leader (`Ballot.leader`) keeps its votes and asks again
-(`attempt`). The others look until one owner has a quorum, and ask again if none gets it. docs/election.md.
+(`attempt`). The others look until one owner has a quorum, and ask again if none gets it:
+docs/how-it-works.md.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ ACQUIRE = Instrument(
     Kind.HISTOGRAM,
     ("lock", "outcome"),
     "s",
-    "Time from the call of an outermost acquire to its end, by outcome.",
+    "Duration of an outermost acquire, by outcome.",
     SECONDS,
     timed=True,
 )
@@ -100,7 +100,7 @@ WAIT = Instrument(
     Kind.HISTOGRAM,
     ("lock",),
     "s",
-    "Time that acquires took which stood in the queue, in vain or not.",
+    "Duration of acquires that stood in the queue, with any outcome.",
     SECONDS,
     timed=True,
 )
@@ -110,7 +110,7 @@ HAND_OFFS = Instrument(
     Kind.COUNTER,
     ("lock",),
     "{hand_off}",
-    "Locks that were got by the release of their last holder.",
+    "Acquisitions by direct hand-off.",
 )
 LOSSES = Instrument(
     "redlock_losses_total",
@@ -134,7 +134,7 @@ RENEWAL_FAILURES = Instrument(
     Kind.COUNTER,
     (),
     "{renewal}",
-    "Those of them that no quorum confirmed.",
+    "Renewals that no quorum confirmed.",
 )
 RENEWAL_TIME = Instrument(
     "redlock_renewal_duration_seconds",
@@ -194,6 +194,14 @@ SLOW = Instrument(
     ("master",),
     "{answer}",
     "How often a master began to take more than half of the request time-out.",
+)
+SILENT = Instrument(
+    "redlock_master_silent_total",
+    "rlock.master.silent",
+    Kind.COUNTER,
+    ("master",),
+    "{connection}",
+    "Connections for the messages of waiters that were replaced because nothing came on them.",
 )
 GUARDED = Instrument(
     "redlock_guarded_votes_total",
@@ -261,6 +269,7 @@ ALL = (
     UP,
     FAILURES,
     SLOW,
+    SILENT,
     GUARDED,
     HEALED,
     UNKNOWN_MESSAGES,

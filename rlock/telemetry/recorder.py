@@ -72,6 +72,7 @@ class Recorder(Forgetful):
             events.MasterFailed: self._failed,
             events.MasterAnswers: self._answers,
             events.MasterSlow: self._slow,
+            events.MasterSilent: self._silent,
             events.MasterGuarded: self._guarded,
             events.MasterHealed: self._healed,
             events.UnknownMessage: self._unknown,
@@ -154,11 +155,14 @@ class Recorder(Forgetful):
         # Otherwise a group without replicas would be up after each new connection, and no alert would fire.
         self._sink.set(the.UP, int(event.master not in self._lacking), master)
         # From 0 on: the first of what is rare is an increase only if there was a value before.
-        for instrument in (the.SLOW, the.GUARDED, the.HEALED, the.UNKNOWN_MESSAGES):
+        for instrument in (the.SLOW, the.SILENT, the.GUARDED, the.HEALED, the.UNKNOWN_MESSAGES):
             self._sink.add(instrument, 0, master)
 
     def _slow(self, event: events.MasterSlow) -> None:
         self._sink.add(the.SLOW, 1, self._master(event.master))
+
+    def _silent(self, event: events.MasterSilent) -> None:
+        self._sink.add(the.SILENT, 1, self._master(event.master))
 
     def _guarded(self, event: events.MasterGuarded) -> None:
         self._sink.add(the.GUARDED, 1, self._master(event.master))

@@ -131,7 +131,7 @@ def test_the_exit_status_and_the_page_say_that_a_demand_is_undecided() -> None:
     assert command.judged([missed, undecided], True, False)[0] == 0
     results = Results({}, {}, "", 0.0, False, [kept, missed, undecided])
     words = [row[-1] for row in summary.demands(results).rows]
-    assert words == ["yes", "**no**", "undecided: the interval straddles the bound"]
+    assert words == ["yes", "not yet", "undecided: the interval straddles the bound"]
 
 
 WORKER = """

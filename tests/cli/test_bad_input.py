@@ -7,6 +7,7 @@ And completion, `rlock help`, and the settings: flags, the environment, the file
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -283,7 +284,11 @@ def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_non
         ("restart_guard = -1", "of 0 or more, not -1"),
         ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
         (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
+        (f"ttl = {'9' * 5000}", "a number too long"),
+        (f"ttl = {'9' * 400}", "ttl must be a finite number"),
+        (f"ttl = {'[' * 5000}", "a list is too deep"),
     ],
+    ids=lambda value: value[:40],
 )
 def test_a_broken_file_is_78_and_one_line_that_names_it(text: str, told: str, tmp_path: Path) -> None:
     path = str(written(tmp_path, text))
@@ -297,6 +302,8 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     refused(inside("config", "--config", str(tmp_path / "none")), 78, "No such file")
     refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), 78, "No such file")
     refused(inside("config", "--config", "/dev/zero"), 78, "over 1 MB")
+    os.mkfifo(tmp_path / "pipe")
+    refused(rlock("config", "--config", str(tmp_path / "pipe")), 78, "a pipe")
     refused(inside("config", "--config", str(tmp_path / ("x" * 300))), 78, "too long")
     latin = tmp_path / "latin"
     latin.write_bytes(b"# \xe9\n")
@@ -313,6 +320,20 @@ def test_a_password_that_others_can_read_is_told_once(url: str, mode: int, tmp_p
     assert SECRET not in found.out + found.err
     path.chmod(0o600)
     assert told not in inside("config", "--config", str(path)).err
+
+
+def test_a_file_that_everybody_can_write_is_told_once(tmp_path: Path) -> None:
+    path = written(tmp_path, 'masters = ["redis://10.0.0.2"]', 0o666)
+    told = f"rlock: {path} names the masters, and everybody can write it: chmod o-w {path}\n"
+    assert inside("config", "--config", str(path)).err == told
+    assert inside("config", "--config", str(path)).err == ""
+
+
+def test_a_long_url_is_searched_for_a_password_in_linear_time(tmp_path: Path) -> None:
+    """By the pattern that was there once it takes hours, and the time-out of the tests ends it."""
+    path = written(tmp_path, f'masters = ["redis://{":@/" * 100_000}"]', 0o644)
+    found = inside("config", "--config", str(path))
+    assert (found.code, "holds a password" in found.err) == (64, True)
 
 
 def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:

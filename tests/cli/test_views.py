@@ -20,6 +20,7 @@ from rlock.cli.watch.tables import View, picture
 from rlock.rules.keys import owner_token, queue, waiter_name
 from rlock.testing.local.embedded import Master, ServerBinary
 
+from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
 from ..servers import AnyMaster, Fleet, raw
 from .dashboards import MASTERS, lock, snapshot
@@ -36,9 +37,24 @@ def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
     # The second vote may be on the one that gives no answer.
     dead = [masters3.urls[0], masters3.urls[1], "redis://127.0.0.1:1"]
     told = ask(dead, "status", "job")[1].splitlines()[0]
-    assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 that may name it give no answer"
+    assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 did not answer"
     told = ask([*masters3.urls[1:], "redis://127.0.0.1:1"], "status", "job")[1].splitlines()[0]
     assert told == "job: free (no holder on 2 of 3 masters)"
+
+
+def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_empty_list(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    for server in map(raw, fleet.urls):
+        rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
+        server.execute_command("ACL", "SETUSER", "reader", "on", ">pw", *rules)
+        server.hset("job", mapping={owner_token("web/1/1"): 1})
+        server.pexpire("job", 60_000)
+    found = ask([url.replace("//", "//reader:pw@") for url in fleet.urls], "list")
+    assert (found.code, found.out) == (69, "")
+    assert "0 of 3 masters answer" in found.err
+    assert "no permission" in found.err.lower() or "noperm" in found.err.lower()
 
 
 def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:

@@ -22,6 +22,7 @@ import rlock
 from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.runtime import NO_WAIT
+from rlock._client.secrets import Reader
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
 from rlock.errors import RLockError
@@ -183,7 +184,7 @@ def test_any_message_is_heard_and_wakes_nobody(
 ) -> None:
     subscription = hearing.subscriptions._by_name["x"]
     channel = (subscription.public, subscription.client, other)[where]
-    server = SimpleNamespace(index=0, endpoint=SimpleNamespace(label="m0"))
+    server = SimpleNamespace(index=0, connection=None, endpoint=SimpleNamespace(label="m0"))
     with hearing.subscriptions._mutex:
         for master in range(3):
             server.index = master
@@ -297,3 +298,16 @@ def test_keys_of_strangers_cost_their_master_its_vote_and_nothing_else(
         assert tokens == sorted({*tokens}), "a later holder has no greater token"
         assert tokens[-1] <= keys.MAX_TOKEN
         within(1.0, other.evict, name="x")
+
+
+@pytest.mark.parametrize("beginning", [b"$8000000000\r\n", b"*1000000\r\n"])
+def test_no_server_makes_a_client_keep_more_than_a_megabyte(beginning: bytes) -> None:
+    reader = Reader()
+    reader.feed(b"+OK\r\n" * 100_000)
+    while reader.gets() is not False:
+        pass
+    reader.feed(beginning)
+    with pytest.raises(hiredis.ProtocolError, match="over 1 MB"):
+        for _ in range(20):
+            assert reader.gets() is False
+            reader.feed(b":12345\r\n" * 8192)

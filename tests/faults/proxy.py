@@ -1,7 +1,7 @@
 """A TCP proxy in front of one master, which does to it what networks do.
 
-One thread serves all connections. It knows where a command and a reply end, so that it can lose a single one;
-and it never changes one: what is lost on a connection is the end of that direction, as with TCP.
+One thread serves all connections. It knows where a command and a reply end, so that it can lose a single one:
+what is lost on a connection is the end of that direction, as with TCP. It changes replies only as `lie`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Proxy:
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}"
         #: Seconds that a request and its reply take on top, half of it each way.
         self.delay_s = 0.0
+        #: In the place of each reply and message; empty: they pass.
+        self.lie = b""
         #: Losses that have happened.
         self.losses = 0
         self._losses: list[_Loss] = []
@@ -93,12 +95,18 @@ class Proxy:
         self.hold(requests=False, replies=False)
         self._ring()
 
+    def forget_subscribers(self) -> None:
+        """Swallow what comes on the present subscriber connections, as a firewall that forgot them."""
+        with self._mutex:
+            for way in (way for one in self._connections if one.subscriber for way in one.ways):
+                way.lost = True
+
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
             self._cut_requests = self._cut_replies = False
             self._held_requests = self._held_replies = False
-            self.delay_s = 0.0
+            self.delay_s, self.lie = 0.0, b""
             self._losses.clear()
             for connection in [one for one in self._connections if any(way.lost for way in one.ways)]:
                 self._reset(connection)
@@ -182,7 +190,7 @@ class Proxy:
         way.buffer += data
         for frame in _frames(way.buffer):
             if self._passes(connection, way, frame):
-                way.queue.append((due, frame))
+                way.queue.append((due, frame if way.to_master else self.lie or frame))
             if connection not in self._connections:
                 return
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import rlock
+from rlock.events import MasterSilent, observe
 from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
@@ -27,6 +28,7 @@ from .conftest import (
 )
 from .netns import PrivateNetwork
 from .proxy import Proxy
+from .test_connection_faults import subscribers
 
 
 def port(url: str) -> int:
@@ -151,6 +153,30 @@ def test_a_waiter_whose_subscriptions_are_half_open_still_gets_the_lock(
     # What was published is lost. It connects again, or looks: far under the lease of 10 s.
     with within(2 * LOOK_S):
         assert waiter.got()
+
+
+def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    bad, silent = proxies(masters3.urls), []
+    end = observe(lambda event: silent.append(event) if isinstance(event, MasterSilent) else None)
+    holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
+    for proxy in bad:
+        proxy.forget_subscribers()
+    # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
+    assert eventually(lambda: len(silent) == 3, 5.0)
+    time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
+    assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
+    released_at = time.monotonic()
+    lock.release()
+    assert waiter.got()
+    assert waiter.got_at - released_at < 0.3, "it polled"
+    end()
+    assert sorted(event.master for event in silent) == sorted(proxy.url for proxy in bad)
 
 
 def test_a_closed_port_is_refused_at_once_and_the_error_says_so(

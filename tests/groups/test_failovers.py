@@ -103,6 +103,26 @@ def test_the_newest_answer_of_the_sentinels_counts() -> None:
         assert service.newest([*each, TimeoutError()]) == ("10.0.0.2", 2)
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        ["ip", "10.0.0.3", "port", "3", "config-epoch", "many"],
+        ["ip", "10.0.0.3", "port", "70000", "config-epoch", "9"],
+        ["ip", "10.0.0.3", "port", "-3", "config-epoch", "9"],
+        ["ip", "", "port", "3", "config-epoch", "9"],
+        ["port", "3", "config-epoch", "9"],
+        ["ip", "10.0.0.3", "port", "9" * 30, "config-epoch", "9"],
+        [[], {}, "ip"],
+        [],
+    ],
+    ids=str,
+)
+def test_a_sentinel_that_talks_nonsense_does_not_cost_the_group_its_vote(nonsense: list[str]) -> None:
+    service = Service("mymaster", [], ConnectionError)
+    good = ["ip", "10.0.0.2", "port", "2", "config-epoch", "5"]
+    assert service.newest([nonsense, good]) == service.newest([good, nonsense]) == ("10.0.0.2", 2)
+
+
 @one_kind
 def test_an_unknown_service_is_an_error_that_names_it(
     client_for: ClientFor, watched: ReplicatedGroup

@@ -37,6 +37,8 @@ from ..servers import Fleet, left
         (["redis://127.0.0.1/main"], "number of a database"),
         (["redis://a", "redis://:pass/word@b"], "URL 2 of 2"),
         (["redis://:pass/word@a"], "write / as %2F"),
+        (["redis://a?connection_class=no"], "which no text can be"),
+        (["redis+sentinel://a/b?replicas=1&sentinel_password=\udcff"], "no URL can have"),
         ([42], "no master"),
         ([redis.asyncio.Redis()], "no master"),
         (["redis://a:1", "redis://A:1/3"], "twice"),

@@ -18,9 +18,9 @@ from rlock.rules.lease import TRANSITIONS
 from rlock.rules.waiting import MOVES, STAGES, Move
 
 from .. import quick
-from ..docs.pages import DOCS, PAGES, TOP
+from ..docs.pages import DOCS, TOP
 from ..servers import Fleet
-from .test_house import CORE, frames_of_a_write
+from .test_house import frames_of_a_write
 
 FINAL = (LeaseState.LOST, LeaseState.RELEASED)
 WRITE = "run: python docs/tools/site_drawings.py"
@@ -46,7 +46,8 @@ def test_the_diagram_of_a_lease_is_the_table_of_the_code() -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    for document in [TOP / "README.md", *(DOCS).rglob("*.md")]:
+    pages = (page for folder in ("docs", "evidence") for page in (TOP / folder).rglob("*.md"))
+    for document in [TOP / "README.md", *pages]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
@@ -86,7 +87,7 @@ def test_the_drawings_of_waiting_show_the_whole_tables() -> None:
         assert name in words("acquire.svg")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
+@pytest.mark.parametrize("page", site_tables.PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_the_computed_tables_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert site_tables.filled(text) == text, WRITE
@@ -107,23 +108,6 @@ def test_each_function_that_the_pages_name_is_in_its_file() -> None:
 
 def test_each_path_that_the_pages_name_exists() -> None:
     assert [path for path in PATH.findall(TEXT) if not (TOP / path).exists()] == []
-
-
-def test_each_file_of_the_core_is_on_the_page() -> None:
-    """The files of a driver are those of `_client/` with the same name, or are named themselves."""
-    names = [path.relative_to(TOP).as_posix() for path in CORE if not path.name.startswith("__")]
-    named = {path for path in names if f"`{path}`" in ARCHITECTURE}
-    twins = {re.sub(r"/_client/", f"/{driver}/", path) for path in named for driver in ("_sync", "_async")}
-    assert set(names) - named - twins == set()
-
-
-def test_the_table_says_which_files_a_driver_has() -> None:
-    row = re.compile(r"^\| `rlock/_client/(\w+\.py)` \|.*\| *(yes)? *\| *(yes)? *\|$", re.MULTILINE)
-    rows = row.findall(ARCHITECTURE)
-    assert len(rows) > 10
-    for name, sync, asynchronous in rows:
-        assert bool(sync) == (TOP / "rlock" / "_sync" / name).exists(), name
-        assert bool(asynchronous) == (TOP / "rlock" / "_async" / name).exists(), name
 
 
 def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:

@@ -115,7 +115,7 @@ def doubts(found: LockStatus) -> tuple[tuple[int, str], ...]:
     """How many masters may have the vote of a holder and do not name it, and why."""
     silent = sum(view.fault is not None for view in found.masters)
     young = sum(view.guarded for view in found.masters)
-    return (silent, "that may name it give no answer"), (young, "may have forgotten who holds it")
+    return (silent, "did not answer"), (young, "may have forgotten who holds it")
 
 
 def _told(view: MasterStatus) -> str:

@@ -126,7 +126,7 @@ class Scan:
         return Snapshot(
             at,
             quorum(len(self._readers)),
-            tuple(self._health(answers, shown)),
+            tuple(self._health(answers, locks)),
             tuple(sorted(shown, key=lambda lock: lock.name)),
             more,
         )
@@ -233,6 +233,9 @@ class Scan:
             server = engine.masters._connections.servers[i]
             if fault is None and server.connection is None and server.fault.kind in LASTING:
                 fault = server.fault.text  # it answers, and nobody can have a vote of it
+            refused = [lock.masters[i].fault for lock in locks]
+            if fault is None and refused and None not in refused:
+                fault = f"{refused[0]} (to a question for a lock)"
             found.append(
                 MasterHealth(
                     endpoint.label,

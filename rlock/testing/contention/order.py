@@ -1,6 +1,6 @@
 """Fair order: no waiter gets the lock before another one that had its place before the first one asked.
 
-What docs/waiting.md promises, and what is judged here:
+What docs/how-it-works.md promises, and what is judged here:
 
 - Deaths, evictions and Ctrl-C of other processes change nothing for those who wait.
 - A process that did not run may lose its turn. It returns to its old place, so this excuses only overtaking
