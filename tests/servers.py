@@ -22,7 +22,7 @@ from rlock.testing.local.embedded import ServerBinary, find_servers
 
 from . import memory
 
-# What the project promises to run on; the report header names those that this machine lacks.
+# The project promises to run on these; the report header names those that this machine lacks.
 WANTED = ("valkey", "redis-7", "redis-6")
 
 
@@ -63,7 +63,7 @@ def default_server() -> ServerBinary | None:
 
 
 def missing() -> list[str]:
-    """Those of WANTED that were not found."""
+    """The members of WANTED that were not found."""
     return [name for name in WANTED if not any(_matches(server, name) for server in servers_found())]
 
 
@@ -160,7 +160,7 @@ class Janitor:
         for user in users:
             if user != "default":
                 client.acl_deluser(user)
-        # What `rlock init` writes, or each test would begin with a wait for the restart guard.
+        # As `rlock init` writes it. Otherwise each test would begin with a wait for the restart guard.
         client.set(NOTE, f"{server['run_id']} 0 100")
 
 

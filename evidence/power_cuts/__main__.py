@@ -76,22 +76,10 @@ class Variant:
     #: Nobody waits for the guard, and no reply comes before its sync.
     durable: bool = False
 
-    @property
-    def fleets(self) -> int:
-        """Guarded masters need long pauses between cuts, so more fleets make as many cuts."""
-        return 10 if self._waits else 4
-
-    @property
-    def pause_s(self) -> tuple[float, float]:
-        """Between two cuts of a fleet: long enough that a guarded master mostly votes again."""
-        if self.after_cut:
-            return guard_time(TTL), 2 * guard_time(TTL)
-        return (0.5, 5.0) if self._waits else (0.1, 0.8)
-
-    @property
-    def _waits(self) -> bool:
-        """Whether restarted masters have no vote for a time."""
-        return bool(self.after_cut) or not (self.red or self.durable)
+    #: Guarded masters need long pauses between cuts, so more fleets make as many cuts.
+    fleets: int = 10
+    #: Between two cuts of a fleet: long enough that a guarded master mostly votes again.
+    pause_s: tuple[float, float] = (0.5, 5.0)
 
 
 def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
@@ -109,25 +97,25 @@ def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
     return stack
 
 
+#: Of masters that have a vote as soon as they are back; and of masters that are restarted twice.
+AT_ONCE: Any = {"fleets": 4, "pause_s": (0.1, 0.8)}
+TWICE: Any = {"after_cut": DURABLE, "pause_s": (guard_time(TTL), 2 * guard_time(TTL))}
+BROKEN_REWRITE: Any = {"broken": _rewrites_are_not_asked_for, "red": True}
 VARIANTS = (
-    Variant("always", DURABLE, durable=True),
+    Variant("always", DURABLE, durable=True, **AT_ONCE),
     Variant("everysec", EVERY_SECOND),
-    Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True),
+    Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True, **AT_ONCE),
     Variant("rewrite without sync", UNSYNCED_REWRITE, rewriting=True),
     Variant(
-        "rewrite without sync, not asked for",
-        UNSYNCED_REWRITE,
-        rewriting=True,
-        broken=_rewrites_are_not_asked_for,
-        red=True,
+        "rewrite without sync, not asked for", UNSYNCED_REWRITE, rewriting=True, **BROKEN_REWRITE, **AT_ONCE
     ),
-    Variant("everysec, then always", EVERY_SECOND, after_cut=DURABLE),
+    Variant("everysec, then always", EVERY_SECOND, **TWICE),
     Variant(
         "everysec, then always, not remembered",
         EVERY_SECOND,
-        after_cut=DURABLE,
         broken=_durability_is_not_remembered,
         red=True,
+        **TWICE,
     ),
     Variant("damaged file, everysec", EVERY_SECOND, damaged=True),
 )

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("disk.c")
 
 
 class Cut(NamedTuple):
-    """What a power cut did."""
+    """The damage of a power cut."""
 
     dropped: int  # bytes
     early: int  # replies that were sent while bytes of the append-only file were not synced

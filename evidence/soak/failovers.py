@@ -1,4 +1,4 @@
-"""Faults of groups: the primary changes, and the old one goes on for a while where it can.
+"""Masters of a soak that are groups, each with its own Sentinels; faults that change their primaries.
 
 Sentinel makes the old primary a replica only ten seconds later. The nemesis does so itself, or there would be
 few failovers in a run.
@@ -7,16 +7,116 @@ few failovers in a run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
+from statistics import median
+from typing import Any
 
 from rlock.rules.timing import guard_time
-from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.checker import Eviction
+from rlock.testing.contention.history import Attempt, History
+from rlock.testing.contention.journal import SECOND, now_ns
+from rlock.testing.local.embedded import ServerBinary, find_server
 from tests.groups.group import ReplicatedGroup, Server, until
 
 from .field import Failover, Field, fault
-from .groups import GroupFleet
+from .fleet import Fleet
+from .progress import lost_early
+
+SENTINELS = 3
+
+
+class GroupFleet(Fleet):
+    """``acknowledged``: how many replicas have to acknowledge a vote; None: all."""
+
+    def __init__(
+        self,
+        count: int,
+        ttl: float,
+        replicas: int,
+        acknowledged: int | None,
+        server: ServerBinary | None,
+    ) -> None:
+        self.ttl = ttl
+        server = server or find_server()
+        self.server = str(server)
+        self._acknowledged = replicas if acknowledged is None else acknowledged
+        self.masters, self.proxies, self.clocks = [], [], []
+        self._ends = contextlib.ExitStack()
+        try:
+            made = (ReplicatedGroup(server, replicas, SENTINELS) for _ in range(count))
+            self.groups = [self._ends.enter_context(group) for group in made]
+            self.vouch()
+        except BaseException:
+            self._ends.close()
+            raise
+        self._claims = [threading.Lock() for _ in self.groups]
+        self._grown_at = [0.0 for _ in self.groups]
+        self._mutex = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def urls(self) -> list[str]:
+        return [group.url_with(self._acknowledged) for group in self.groups]
+
+    def proxied(self, place: int) -> list[str]:
+        """The same: Sentinels tell the addresses of the servers."""
+        return self.urls
+
+    def address(self, i: int) -> str:
+        return self.groups[i].primary.url
+
+    def mend(self) -> None:
+        for group in self.groups:
+            group.mend()
+
+
+def failover_figures(
+    history: History, ttl: float, failovers: Sequence[Failover], evictions: Iterable[Eviction]
+) -> dict[str, Any]:
+    """The holds that had validity left at a promotion, those of them that were lost early, and gaps."""
+    holds = history.holds
+    early = {hold.id for hold in lost_early(holds, evictions)}
+    across = {
+        hold.id
+        for hold in holds
+        for failover in failovers
+        if hold.grant.at < failover.promoted_at < _believed_until(hold, failover.promoted_at)
+    }
+    grants = sorted(hold.grant.at for hold in holds)
+    each = []
+    for failover in failovers:
+        following = bisect_right(grants, failover.promoted_at)
+        if following < len(grants):
+            since = grants[following] - failover.promoted_at
+            # With a replica away, or a stopped old primary, the group has no vote.
+            least = max(int(ttl * SECOND), failover.whole_at - failover.promoted_at)
+            each.append((failover.kind, since / SECOND, (since - least) / SECOND))
+    return {
+        "failovers": dict(Counter(failover.kind for failover in failovers)),
+        "holds_at_a_failover": len(across),
+        "of_these_lost_early": len(across & early),
+        "promotion_to_grant_s": _told([gap for _, gap, _ in each]),
+        "beyond_ttl_and_replica_s": _told([late for _, _, late in each]),
+        "each_failover": each,
+    }
+
+
+def _told(seconds: list[float]) -> str:
+    return f"median {median(seconds):.2f}, longest {max(seconds):.2f}" if seconds else ""
+
+
+def _believed_until(hold: Attempt, at: int) -> int:
+    """The end of a hold as its holder believed it at an instant."""
+    until = next((look.valid_until for look in reversed(hold.looks) if look.at <= at), 0)
+    return until if hold.left_at is None else min(until, hold.left_at)
+
 
 #: How long the old primary goes on beside the new one, beyond the restart guard of that one or instead of it.
 STALE_S = 3.0

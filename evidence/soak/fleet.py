@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
+import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import get_context
+from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,8 @@ from rlock.rules.quorum import quorum
 from rlock.rules.timing import FENCE_TTL_S, guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults import clock
+from tests.faults.proxy import Proxy
 from tests.servers import left, raw
-
-from .proxies import Front, PlaceProxy
 
 #: The wall clocks of the masters run by so much too fast or too slow.
 MASTER_RATE = 0.004
@@ -27,6 +30,40 @@ MASTER_RATE = 0.004
 GUARD_SLACK_S = 1.5
 #: The channel of Sentinels, on each server that they watch.
 SENTINELS = "__sentinel__:hello"
+
+
+class PlaceProxy(Proxy):
+    """Between a worker in this place and one master; used from another process."""
+
+    def address(self) -> str:
+        """The URL for the worker."""
+        return self.url
+
+    def delay(self, seconds: float) -> None:
+        """Let a request and its reply take so much longer, half of it each way."""
+        self.delay_s = seconds
+
+
+class Front(BaseManager):
+    """The process in front of one master, with a proxy for each place of the crew.
+
+    Otherwise the nemesis would hold up what it does not mean to, by the lock of its interpreter.
+    """
+
+    proxy: Callable[[str], PlaceProxy]
+
+    def __init__(self, url: str, places: int) -> None:
+        super().__init__(ctx=get_context("spawn"))
+        self.start(_die_with_parent)
+        self.proxies = [self.proxy(url) for _ in range(places)]
+
+
+Front.register("proxy", PlaceProxy)
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(AttributeError):  # Linux only
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Fleet(contextlib.AbstractContextManager["Fleet"]):

@@ -21,8 +21,8 @@ from rlock.rules import keys
 from rlock.rules.timing import CLAIM_S, POLL_CAP_S
 
 from .field import Field, fault
+from .fleet import PlaceProxy
 from .master_faults import GHOST
-from .proxies import PlaceProxy
 
 #: The owner and the first waiter of each lock.
 _LOOK = """
@@ -58,7 +58,7 @@ class _HandOff:
     #: The masters whose commands are prompt, and late; the late ones and the prompt one are a bare quorum.
     prompt: int
     late: list[int]
-    #: Those that have not heard of the holder, as if its requests had been lost.
+    #: Masters that have not heard of the holder, as if its requests had been lost.
     absent: list[int]
     masters: list[Any]
     place: int = 0  # of the holder

@@ -1,4 +1,4 @@
-"""Faults of masters: crashes, stops, lost memory, clocks."""
+"""Faults of masters: crashes, stops, lost memory, clocks; of processes; and an operator who evicts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from random import Random
 
 import redis
 
+import rlock
+from rlock.testing.contention.checker import Eviction
+from rlock.testing.contention.history import stamp
+from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.embedded import EmbeddedError
 
 from .field import Field, fault, some
@@ -71,37 +75,33 @@ def stop(on: Field, dice: Random) -> None:
 def disconnect(on: Field, dice: Random) -> None:
     """CLIENT KILL: connections end, of commands or of subscribers."""
     kind = dice.choice(("normal", "pubsub"))
-    for i in some(on, dice):
-        on.note("disconnect", f"{kind} of {i}")
-        on.fleet.command(i, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+    _command(on, dice, "disconnect", "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
 
 @fault("pause")
 def client_pause(on: Field, dice: Random) -> None:
     """CLIENT PAUSE: the server lives and answers late, everything or what writes."""
     pause_ms = int(dice.uniform(50, 1500))
-    mode = dice.choice(("ALL", "WRITE"))
-    for i in some(on, dice):
-        on.note("pause", f"{mode} of {i} for {pause_ms} ms")
-        on.fleet.command(i, "CLIENT", "PAUSE", pause_ms, mode)
+    _command(on, dice, "pause", "CLIENT", "PAUSE", pause_ms, dice.choice(("ALL", "WRITE")))
     on.rest(pause_ms / 1000)
 
 
 @fault("scripts")
 def script_flush(on: Field, dice: Random) -> None:
     """SCRIPT FLUSH: the scripts have to be sent again."""
-    for i in some(on, dice):
-        on.note("scripts", i)
-        on.fleet.command(i, "SCRIPT", "FLUSH")
+    _command(on, dice, "scripts", "SCRIPT", "FLUSH")
 
 
 @fault("sleep")
 def debug_sleep(on: Field, dice: Random) -> None:
     """DEBUG SLEEP: one command blocks the server, as a slow script of somebody else's does."""
-    seconds = dice.uniform(0.05, 0.9)
+    _command(on, dice, "sleep", "DEBUG", "SLEEP", f"{dice.uniform(0.05, 0.9):.2f}")
+
+
+def _command(on: Field, dice: Random, fault: str, *words: object) -> None:
     for i in some(on, dice):
-        on.note("sleep", f"{i} for {seconds:.2f} s")
-        on.fleet.command(i, "DEBUG", "SLEEP", f"{seconds:.2f}")
+        on.note(fault, f"{i}: {' '.join(map(str, words))}")
+        on.fleet.command(i, *words)
 
 
 @fault("flush")
@@ -179,3 +179,55 @@ def clock(on: Field, dice: Random) -> None:
     i = dice.randrange(len(on.fleet))
     if step := on.fleet.set_back(i, dice.uniform(0.05, 0.4) * on.fleet.ttl):
         on.note("clock", f"{i} by {step:.2f} s")
+
+
+@fault("murder")
+def murder(on: Field, dice: Random) -> None:
+    """SIGKILL of a worker; another one takes its place."""
+    on.note("murder", on.crew.kill(dice))
+
+
+@fault("behead")
+def behead(on: Field, dice: Random) -> None:
+    """SIGKILL of the holder of a lock, without a new worker; then time for the others to notice."""
+    name = dice.choice(on.names)
+    with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:
+        holder = client.status(name).holder
+    if holder is not None:
+        told = on.crew.dismiss(int(holder.split("/")[1]))
+        on.note("behead", f"{told}, which held {name}")
+        on.rest(6 * on.fleet.ttl)
+
+
+@fault("freeze")
+def freeze(on: Field, dice: Random) -> None:
+    """SIGSTOP of a worker, and SIGCONT after a moment or after its leases."""
+    on.note("freeze", on.crew.freeze(dice, dice.choice((0.05, 0.3, 0.7, 1.1, 1.5)) * on.fleet.ttl))
+
+
+@fault("freeze-half")
+def freeze_half(on: Field, dice: Random) -> None:
+    """SIGSTOP of half of the workers for longer than a lease, every five seconds or so."""
+    on.note("freeze-half", on.crew.freeze(dice, dice.uniform(1.5, 3.0) * on.fleet.ttl, share=0.5))
+    on.rest(4.0)
+
+
+@fault("interrupt")
+def interrupt(on: Field, dice: Random) -> None:
+    on.note("interrupt", on.crew.interrupt(dice))
+
+
+@fault("evict")
+def evict(on: Field, dice: Random) -> None:
+    """An operator evicts the holder of a lock."""
+    name, at = dice.choice(on.names), now_ns()
+    try:
+        with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:
+            seen = {view.holder for view in client.status(name).masters if view.holder}
+            owners = seen | set(client.evict(name))
+    except rlock.RLockError as error:
+        on.log.append(f"{stamp(now_ns())} evict {name}: {error}")
+        return
+    if owners:
+        on.evictions.append(Eviction(at, name, frozenset(owners)))
+        on.note("evict", f"{name}: {sorted(owners)}")

@@ -3,62 +3,55 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.faults.proxy import Of, Then
 
 from .field import Field, fault, some
-from .proxies import PlaceProxy
+from .fleet import PlaceProxy
 
-#: What a lost request or reply does to its connection.
+#: The effects of a lost request or reply on its connection.
 THEN: tuple[Then, ...] = ("silence", "reset", "torn")
+#: Requests and replies: the directions that a fault concerns.
+WAYS = ((True, True), (True, False), (False, True))
 
 
 @fault("cut")
 def cut(on: Field, dice: Random) -> None:
     """Half-open connections: requests, replies or both vanish."""
-    requests, replies = dice.choice(((True, True), (True, False), (False, True)))
-    _weather(
-        on,
-        dice,
-        "cut",
-        f"{requests=} {replies=}",
-        lambda proxy: proxy.cut(requests=requests, replies=replies),
-    )
+    requests, replies = dice.choice(WAYS)
+    pause = dice.uniform(0.1, 1.0) * on.fleet.ttl
+    told = f"cut {requests=} {replies=}"
+    _weather(on, told, _some(on, dice), pause, lambda proxy: proxy.cut(requests=requests, replies=replies))
 
 
 @fault("hold")
 def hold(on: Field, dice: Random) -> None:
     """Bytes are kept and delivered late: commands whose clients gave up, replies of an earlier life."""
-    chosen = _some_proxies(on, dice)
-    pause = dice.uniform(0.05, 0.8) * min(on.fleet.ttl, 3.0)
-    requests, replies = dice.choice(((True, True), (True, False), (False, True)))
+    requests, replies = dice.choice(WAYS)
     of: Of = dice.choice(("all", "commands", "messages"))
-    on.note("hold", f"{requests=} {replies=} of {of} on {len(chosen)} for {pause:.2f} s")
-    for proxy in chosen:
+    pause = dice.uniform(0.05, 0.8) * min(on.fleet.ttl, 3.0)
+
+    def keep(proxy: PlaceProxy) -> None:
         proxy.hold(requests=requests, replies=replies, of=of)
-    on.rest(pause)
-    for proxy in chosen:
-        proxy.let_go()
+
+    told = f"hold {requests=} {replies=} of {of}"
+    _weather(on, told, _some(on, dice), pause, keep, lambda proxy: proxy.let_go())
 
 
 @fault("slow")
 def slow(on: Field, dice: Random) -> None:
     """Everything takes longer, and comes within the request time-out."""
     delay = dice.choice((0.005, 0.03, dice.uniform(0.05, 0.3)))
-    _weather(on, dice, "slow", f"{delay:.3f}", lambda proxy: proxy.delay(delay))
+    pause = dice.uniform(0.1, 1.0) * on.fleet.ttl
+    _weather(on, f"slow by {delay:.3f} s", _some(on, dice), pause, lambda proxy: proxy.delay(delay))
 
 
 @fault("crawl")
 def crawl(on: Field, dice: Random) -> None:
     """All proxies take 0.3 s at once; who goes directly is fast."""
-    on.note("crawl", "all")
-    for proxy in itertools.chain(*on.fleet.proxies):
-        proxy.delay(0.3)
-    on.rest(5.0)
-    for proxy in itertools.chain(*on.fleet.proxies):
-        proxy.mend()
+    _weather(on, "crawl", [*itertools.chain(*on.fleet.proxies)], 5.0, lambda proxy: proxy.delay(0.3))
 
 
 @fault("lose")
@@ -68,7 +61,7 @@ def lose(on: Field, dice: Random) -> None:
         dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence", "confirm"))
     ]
     reply, then = dice.random() < 0.7, dice.choice(THEN)
-    chosen = _some_proxies(on, dice)
+    chosen = _some(on, dice)
     on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}, {then}")
     for proxy in chosen:
         (proxy.lose_reply if reply else proxy.lose_request)(script, then)
@@ -87,28 +80,29 @@ def lost_replies(on: Field, dice: Random) -> None:
 @fault("reset")
 def reset(on: Field, dice: Random) -> None:
     """All connections through some proxies end with a RST."""
-    for proxy in _some_proxies(on, dice):
+    for proxy in _some(on, dice):
         on.note("reset", proxy.reset())
 
 
 def _weather(
-    on: Field, dice: Random, fault: str, told: object, worsen: Callable[[PlaceProxy], None], mean: float = 0.5
+    on: Field,
+    told: str,
+    chosen: Sequence[PlaceProxy],
+    pause_s: float,
+    begin: Callable[[PlaceProxy], None],
+    end: Callable[[PlaceProxy], None] = lambda proxy: proxy.mend(),
 ) -> None:
-    chosen = _some_proxies(on, dice)
-    pause = dice.uniform(0.1, 2 * mean) * on.fleet.ttl
-    on.note(fault, f"{told} on {len(chosen)} for {pause:.2f} s")
+    name, _, how = told.partition(" ")
+    on.note(name, f"{how} on {len(chosen)} for {pause_s:.2f} s")
     for proxy in chosen:
-        worsen(proxy)
-    on.rest(pause)
+        begin(proxy)
+    on.rest(pause_s)
     for proxy in chosen:
-        proxy.mend()
+        end(proxy)
 
 
-def _some_proxies(on: Field, dice: Random) -> list[PlaceProxy]:
-    """Those of a few masters, or of all; in front of one worker, or of all."""
+def _some(on: Field, dice: Random) -> list[PlaceProxy]:
+    """The proxies of a few masters, or of all; in front of one worker, or of all."""
     chosen = [on.fleet.proxies[i] for i in some(on, dice)]
-    places = range(len(chosen[0]))
-    if dice.random() < 0.5:
-        only = dice.randrange(len(chosen[0]))
-        places = range(only, only + 1)
-    return [proxies[place] for proxies in chosen for place in places]
+    only = dice.randrange(len(chosen[0])) if dice.random() < 0.5 else None
+    return [proxy for proxies in chosen for place, proxy in enumerate(proxies) if only in (None, place)]

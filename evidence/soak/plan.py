@@ -13,7 +13,7 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
-from . import failovers, hand_off_faults, master_faults, network_faults, process_faults  # noqa: F401  # they register their faults
+from . import failovers, hand_off_faults, master_faults, network_faults  # noqa: F401  # they register their faults
 from .field import FAULTS
 from .progress import longest_gaps, lost_early
 
@@ -34,6 +34,8 @@ ONE_MASTER = ("kill", "disk", "clock")
 #: From one calm to the next, see `Plan.calm_s`.
 CYCLE_S = 90.0
 NAMES = ("a", "b", "{c}", "d:4")
+#: The name that leaders campaign for.
+LEADER = "leader"
 #: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
 #: long holds among them, on a machine that does other things, too.
 PROGRESS_S = 30.0
@@ -54,6 +56,8 @@ class Plan:
     sabotage: str = ""
     #: The users of the locks: ``fair``, ``default``, or ``mixed``; ``unfair``: default, and judged as fair.
     order: str = "mixed"
+    #: As in `Setup`.
+    leaders: str = "campaign"
     #: The clocks of the clients run by so much too slow, too fast, or right. The clocks of the masters have
     #: `MASTER_RATE` beside it, and the drift of rule 3.1 allows 0.01 for both.
     rate: float = 0.005
@@ -108,6 +112,7 @@ def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) ->
         "holds_longer_than_ttl": sum(hold.valid_to - hold.grant.at > ttl * SECOND for hold in holds),
         "lost_holds": sum(hold.lost for hold in holds),
         "lost_before_their_time": len(lost_early(holds, evictions)),
+        "terms": sum(hold.lock == LEADER for hold in holds),
         "nested": sum(len(hold.nested) for hold in holds),
         "tokens": len({(hold.lock, hold.grant.token) for hold in holds}),
         "longest_gap_s": longest_gaps(holds),

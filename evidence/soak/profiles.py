@@ -28,10 +28,10 @@ class Profile:
     #: The change of the plan that makes the breach; None: the sabotage of this name.
     change: dict[str, Any] | None = None
 
-    def broken(self, seed: int) -> Result:
+    def broken(self, seed: int, **options: Any) -> Result:
         """With the rule broken, until it is noticed."""
         change = {"sabotage": self.sabotage} if self.change is None else self.change
-        return run(dataclasses.replace(self.plan, seed=seed, until_red=True, **change))
+        return run(dataclasses.replace(self.plan, seed=seed, until_red=True, **change, **options))
 
     def whole(self, seed: int) -> Result:
         """The same with nothing broken."""
@@ -40,7 +40,8 @@ class Profile:
 
 def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
     names: object = options.pop("names", ("a", "b"))
-    return dataclasses.replace(Plan(seconds, seed=0, faults=tuple(faults.split(","))), names=names, **options)  # type: ignore[arg-type]
+    plan = Plan(seconds, seed=0, faults=tuple(faults.split(",")), leaders="")
+    return dataclasses.replace(plan, names=names, **options)  # type: ignore[arg-type]
 
 
 #: Breaches that a nemesis brings to light on real masters. The others take a coincidence that it hardly ever
@@ -89,6 +90,13 @@ PROFILES = (
         ("overlap",),
         _plan("failover-partition", seconds=60.0, masters=1, ttl=1.5, replicas=1),
         {"acknowledged": 0},
+    ),
+    # A leader that was stopped does not look at the clock when it goes on.
+    Profile(
+        "leader without a clock",
+        ("overlap",),
+        _plan("freeze-half", 60.0, ttl=1.0, leaders="campaign"),
+        {"leaders": "trust"},
     ),
     # A holder whose clock runs 3 % too slow believes in a lease that has ended.
     Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),

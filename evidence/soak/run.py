@@ -22,10 +22,9 @@ from rlock.testing.contention.journal import now_ns
 from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
-from .crew import Crew
-from .field import FAULTS, Field
+from .failovers import GroupFleet, failover_figures
+from .field import FAULTS, Crew, Field
 from .fleet import Fleet
-from .groups import GroupFleet, failover_figures
 from .plan import (
     CYCLE_S,
     HAND_OFFS,
@@ -79,21 +78,17 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
 
 def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
     through = plan.proxied == "all" or place % 2 == 1
+    same = ("names", "ttl", "request_timeout", "contenders", "sabotage", "order", "leaders")
     return Setup(
         folder=str(folder),
         worker=f"w{number}",
         seed=str(plan.seed),
         place=place,
         urls=fleet.proxied(place) if through else fleet.urls,
-        names=list(plan.names),
-        ttl=plan.ttl,
         holds=plan.holds if through or plan.proxied != "some/short" else "short",
-        request_timeout=plan.request_timeout,
-        contenders=plan.contenders,
-        sabotage=plan.sabotage,
-        order=plan.order,
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
         tasks=(place + 1) // 2 % 2 == 1,
+        **{name: getattr(plan, name) for name in same},
     )
 
 

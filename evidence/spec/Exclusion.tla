@@ -149,7 +149,7 @@ Tick ==
                           vote  |-> [c \in Clients |-> IF c \in ended THEN None
                                                        ELSE [k.vote[c] EXCEPT !.wait = Minus(@, 1)]]]]
 
-\* What is there afterwards is anybody's guess: nothing, or an older memory. Only the age is known.
+\* The memory afterwards may be empty or an older one. Only its age is known.
 Lose(m) ==
     /\ UNCHANGED client
     /\ \E owner \in Clients \cup {NoOne} : \E left \in IF owner = NoOne THEN {0} ELSE 1..T :

@@ -17,7 +17,7 @@ Keys == [owner: {NoOne}, left: {0}, age: 0..Guard] \cup [owner: Clients, left: 1
 
 With(k, vote) == [owner |-> k.owner, left |-> k.left, age |-> k.age, vote |-> vote]
 
-\* What a master may be, while the clients are as they are.
+\* The states of a master beside these clients.
 Singles == {k \in {With(key, vote) : key \in Keys, vote \in [Clients -> Votes]} :
                /\ OfOne(k)
                /\ \A c \in Clients : client[c].begun \/ k.vote[c] = None}

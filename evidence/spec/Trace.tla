@@ -9,7 +9,7 @@
 (* state has one successor at most, so a trace that is no behaviour stops  *)
 (* at the event that no action allows.                                     *)
 (*                                                                         *)
-(* What the specification leaves out on purpose, and the trace maps:       *)
+(* The specification leaves this out on purpose, and the trace maps it:    *)
 (* - An owner token is a client, from its first grant to the end of its    *)
 (*   lease. Any other key on a master remains of a dead attempt: late      *)
 (*   commands, undone votes, and the key of a waiter that may claim the    *)

@@ -5,34 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .cases import EVERY
-from .groups import GROUPS
-from .hand_off import HAND_OFFS
-from .proof import PROOF
-from .queue import QUEUES
-from .scopes import MODULES, Case
-from .tlc import MissingError, Result, check
-
-ROWS = (*EVERY, *PROOF, *QUEUES, *HAND_OFFS, *GROUPS)
-
-
-def searched(case: Case) -> Result:
-    """Run one case. Raises ``MissingError``."""
-    constants, invariants, more = MODULES[case.module]
-    given = {**constants, **case.changes}
-    return check(
-        case.module,
-        given,
-        case.invariants or invariants,
-        "" if case.walks else case.more or more,  # a random walk knows no symmetry
-        shortest=bool(case.steps),
-        walks=case.walks,
-    )
-
-
-def as_expected(case: Case, result: Result) -> bool:
-    """Whether TLC found what the case says, by a way of as many steps."""
-    return (result.violated or "") == case.violates and case.steps in (0, result.steps)
+from .cases import ROWS
+from .tlc import MissingError
 
 
 def main() -> int:
@@ -49,11 +23,11 @@ def main() -> int:
         if (case.full and not arguments.full) or arguments.only not in case.name:
             continue
         try:
-            result = searched(case)
+            result = case.search()
         except MissingError as error:
             print(error, file=sys.stderr)
             return 77  # automake's status of a test that cannot run here
-        expected = as_expected(case, result)
+        expected = case.expects(result)
         wrong += not expected
         verdict = "safe" if result.violated is None else f"violates {result.violated}"
         if case.walks and result.violated is None:

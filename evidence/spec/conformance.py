@@ -10,8 +10,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from evidence.bugs import BUGS, broken
@@ -98,16 +98,6 @@ def directed(name: str, play: Callable[[Stage], object]) -> Trace:
     stage.world.recorder = Recorder(stage.world.hosts, [NAME], lease_ms(OPTIONS.ttl))
     play(stage)
     return traces_of(name, stage.world)[0]
-
-
-@contextmanager
-def without(rule: str) -> Iterator[None]:
-    """The code and the masters without a rule of safety; "": with all of them."""
-    if not rule:
-        yield
-        return
-    with broken(rule):
-        yield
 
 
 def lost(traces: Iterable[Trace], stride: int = STRIDE) -> list[Trace]:
@@ -206,7 +196,7 @@ def controls(seeds: int) -> int:
     print("|---|--:|---|---|", flush=True)
     unseen = 0
     for rule in SEEN:
-        with without(rule):
+        with broken(rule):
             traces = [trace for seed in range(seeds) for trace in recorded(seed)]
             if rule in SCENARIOS:
                 traces.append(directed("scenario", SCENARIOS[rule].play))
@@ -235,7 +225,7 @@ def main() -> int:
         if options.controls:
             return 1 if controls(options.seeds) else 0
         began = time.monotonic()
-        with without(options.without):
+        with broken(options.without) if options.without else nullcontext():
             seeds = range(options.first, options.first + options.seeds)
             traces = [trace for seed in seeds for trace in recorded(seed)]
         recorded_s = time.monotonic() - began

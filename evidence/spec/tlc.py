@@ -71,7 +71,7 @@ def run(
     one_worker: bool = False,
     walks: int = 0,
 ) -> str:
-    """What TLC says. ``made``: further modules; ``briefly``: for some seconds. Raises ``MissingError``."""
+    """Its output. ``made``: further modules; ``briefly``: for some seconds. Raises ``MissingError``."""
     java = shutil.which("java")
     if java is None:
         raise MissingError("no Java on the path: install a JDK 17 or newer")
@@ -117,7 +117,7 @@ def downloaded() -> Path:
 
 
 def result_of(output: str, seconds: float) -> Result:
-    """What TLC found. Raises ``RuntimeError`` if it did not search to the end."""
+    """The result of TLC, read from its output. Raises ``RuntimeError`` if it did not search to the end."""
     violated = re.search(
         r"(?:Invariant|Action property|Temporal properties) ?(\w*) (?:is|were) violated", output
     )

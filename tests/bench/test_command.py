@@ -1,8 +1,9 @@
-"""`python -m bench`, from the words on its command line to the results."""
+"""`python -m bench`, from its words to the results, and docs/performance.md, which shows them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,40 +13,27 @@ from pathlib import Path
 import pytest
 
 from bench.harness.results import Results
+from bench.report import page, plots
 
+from ..docs.pages import DOCS, TOP, marked
 from ..servers import descendants, gone
-
-TOP = Path(__file__).parents[2]
-
 
 pytestmark = pytest.mark.usefixtures("server")
 
 
-def run(*words: str) -> subprocess.Popen[str]:
+def run(*words: str, cwd: Path = TOP) -> subprocess.Popen[str]:
+    """A module of this checkout, or of the copy in another folder."""
+    environment = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{TOP}"}
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-m", "bench", *words],
-        cwd=TOP,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", *words], cwd=cwd, env=environment, stdout=pipe, stderr=pipe, text=True
     )
 
 
 def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     path = tmp_path / "new" / "results.json"
-    words = [
-        "--quick",
-        "--only",
-        "pair",
-        "contention",
-        "--contestants",
-        "rlock",
-        "redis-py",
-        "--json",
-        str(path),
-    ]
-    process = run(*words)
+    words = ["--quick", "--only", "pair", "contention", "--contestants", "rlock", "redis-py", "--json"]
+    process = run("bench", *words, str(path))
     out, err = process.communicate(timeout=100)
     results = Results.read(path)
     assert results.quick
@@ -80,7 +68,7 @@ def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
 def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     words = ["--quick", "--only", "wide_area", "--contestants", "rlock", "--json", str(path)]
-    process = run(*words)
+    process = run("bench", *words)
     # Five masters, five proxies, a holder and a waiter.
     until = time.monotonic() + 30
     while len(started := descendants(process.pid)) < 12:
@@ -94,5 +82,54 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
     assert err.strip().splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in err + out
     assert not path.exists()
-    # One that was being started in that very moment ends with its stdin, once it has come to read it.
+    # A process that was being started in that very moment ends when it reads the end of its stdin.
     assert all(gone(pid, 5.0) for pid in started), "left over"
+
+
+WRITE = "run: python -m bench.report"
+PAGE = DOCS / "performance.md"
+
+
+@pytest.fixture(scope="module")
+def published() -> Results:
+    return Results.read(page.RESULTS)
+
+
+def test_every_plot_and_every_table_that_is_made_is_on_a_page(published: Results) -> None:
+    there = [mark for each in page.PAGES for mark in page.MARK.findall(each.read_text(encoding="utf-8"))]
+    assert {name for _, kind, name, *_ in there if kind == "plot"} == {*plots.PLOTS}
+    scenarios = {scenario.name for scenario in published.scenarios}
+    assert {name for _, kind, name, *_ in there if kind == "table"} == {*page.SPECIAL, *scenarios}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the command needs of a checkout, in a place that it may change."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "results", "target")
+    shutil.copytree(TOP / "bench", tmp_path / "bench", ignore=ignored)
+    (tmp_path / "docs" / "performance").mkdir(parents=True)
+    shutil.copy(PAGE, tmp_path / "docs")
+    return tmp_path
+
+
+def drawn(top: Path) -> dict[str, str]:
+    """The pages and their plots."""
+    paths = [
+        top / "docs" / PAGE.name,
+        top / "bench" / "results.md",
+        *(top / "docs/performance").glob("*.svg"),
+    ]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_the_command_of_the_page_draws_the_pages_again(checkout: Path, published: Results) -> None:
+    folder = checkout / "docs" / "performance"
+    published.write(folder / "results.json")
+    (folder / "of-an-older-run.svg").write_text("<svg/>")
+    (block,) = marked(PAGE, "tests/bench/test_command.py")
+    (command,) = [line.removeprefix("$ python -m ").split() for line in block.splitlines()]
+    out, err = run(*command, cwd=checkout).communicate(timeout=100)
+    assert "written: docs/performance/pair.svg" in out, err
+    assert drawn(checkout) == drawn(TOP), WRITE
+    assert "nothing to change" in run(*command, cwd=checkout).communicate(timeout=100)[0]
+    assert drawn(checkout) == drawn(TOP)

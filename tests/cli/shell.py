@@ -6,8 +6,8 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -51,6 +51,24 @@ def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.
         stderr=pipe,
         text=True,
     )
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@contextmanager
+def starter(masters: Sequence[str], *first: str, **extra: str) -> Iterator[Start]:
+    """``start(*words)``: `rlock` with the first words and these; ended with the block."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        started.append(begin(*first, *words, masters=masters, **extra))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:

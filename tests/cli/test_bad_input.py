@@ -1,21 +1,33 @@
 """Bad input to every command that there is: one line on stderr, a code of the table, no traceback.
 
 The commands are those of `main.COMMANDS`; what each takes is asked of itself, so a new one is tested, too.
+And completion, `rlock help`, and the settings: flags, the environment, the file.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import pytest
 
+import rlock as library
 from rlock.cli import exits
+from rlock.cli.commands.status import status
+from rlock.cli.completion import complete_name
 from rlock.cli.main import COMMANDS, cli
+from rlock.cli.settings import KEYS, file_of
 
+from ..docs.pages import block
 from ..fixtures import FreshMasters
-from .shell import RLOCK, done, environment, inside, refused
+from ..servers import Fleet, raw
+from .shell import RLOCK, done, environment, inside, refused, rlock
 
 ROOT = click.Context(cli, info_name="rlock")
 NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
@@ -146,3 +158,186 @@ def test_masters_out_of_reach_and_wrong_passwords_end_in_a_documented_code(
 def test_a_command_that_needs_a_terminal_says_so_when_stdin_is_closed(given: list[str]) -> None:
     found = done(["sh", "-c", '"$@" <&-', "sh", *RLOCK, *given], env=environment(NOWHERE, TERM="xterm"))
     refused(found, 64, "needs a terminal" if given == ["watch"] else "--yes")
+
+
+def offered(words: str, masters: Sequence[str] = (), shell: str = "bash") -> set[str]:
+    """What the program tells the script of a shell about the last of these words."""
+    given = words.split(" ")
+    extra = {"_RLOCK_COMPLETE": f"{shell}_complete", "COMP_WORDS": f"rlock {words}"}
+    extra["COMP_CWORD"] = given[-1] if shell == "fish" else str(len(given))
+    out = done([sys.executable, "-m", "rlock"], env=environment(masters, **extra)).out
+    return {row.removeprefix("plain,") for row in out.splitlines()} - {"plain", "_", ""}
+
+
+def test_commands_options_choices_programs_and_locks_are_completed(masters3: Fleet) -> None:
+    assert "_RLOCK_COMPLETE=bash_complete" in inside("completion", "bash").out
+    assert offered("") == set(COMMANDS)
+    assert "--retry-delay" in offered("run --retr")
+    assert offered("run --on-lost ") == {"warn", "term", "kill"}
+    with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):
+        raw(masters3[0].url).hset("orders:no-lock", mapping={"a": "1", "b": "2"})
+        assert offered("status o", masters3.urls) == {"orders:42", "other"}
+        assert offered("run --fair ot", masters3.urls) == {"other"}
+        assert offered("status [o]*", masters3.urls) == set()
+
+
+@pytest.mark.timing
+def test_masters_that_do_not_answer_keep_the_prompt_for_a_second_at_most(
+    fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = fresh_masters(5)
+    fleet.pause()
+    monkeypatch.setenv("RLOCK_MASTERS", ",".join(fleet.urls))
+    parameter = status.params[0]
+    began = time.monotonic()
+    assert complete_name(click.Context(status), parameter, "o") == []
+    assert time.monotonic() - began < 2.0
+
+
+def test_a_name_that_means_something_to_a_shell_is_not_offered(masters3: Fleet) -> None:
+    rude = ("or;reboot", "or$(id)", "or`id`", "or'x", "or x", "or\nplain,rm", "or\x1b[2J", "or|x", "or*")
+    for url in masters3.urls:
+        for name in (*rude, "orders:42/a.b@c", "or-ü"):
+            raw(url).hset(name, f"h/1/m:{'0' * 32}", 1)
+    for shell in ("bash", "zsh", "fish"):
+        assert offered("status or", masters3.urls, shell) == {"orders:42/a.b@c", "or-ü"}, shell
+
+
+def test_help_shows_the_exit_codes() -> None:
+    found = inside("help", "exit-codes")
+    assert found.code == 0
+    for code, meaning in exits.rows():
+        assert f"{code} {meaning}" in " ".join(found.out.split())
+    assert inside("help", "nothing").code == exits.USAGE
+
+
+SECRET = "hunter2"
+
+
+def in_force(*words: str, **extra: str) -> dict[str, tuple[object, str]]:
+    found = inside("config", "--json", *words, **extra)
+    assert found.code == 0, found.err
+    rows = map(json.loads, found.out.splitlines())
+    return {row["setting"]: (row["value"], row["source"]) for row in rows}
+
+
+def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    path = str(
+        written(tmp_path, 'masters = ["redis://file"]\nttl = 3\nmax_ttl = 30\nrequest_timeout = 0.2\n')
+    )
+    found = in_force("--config", path, RLOCK_TTL="4", RLOCK_REQUEST_TIMEOUT=" ")
+    assert found["masters"] == (["redis://file:6379"], path)
+    assert found["ttl"] == (4.0, "RLOCK_TTL")
+    assert found["max_ttl"] == (30.0, path)
+    assert found["request_timeout"] == (0.2, path), "an empty variable says nothing"
+    assert found["restart_guard"][1] == "default"
+    found = in_force("--config", path, RLOCK_MASTERS="redis://env")
+    assert found["masters"] == (["redis://env:6379"], "RLOCK_MASTERS")
+    found = in_force("--config", path, "--masters", "redis://flag", RLOCK_MASTERS="redis://env")
+    assert found["masters"] == (["redis://flag:6379"], "--masters")
+
+
+def test_every_setting_of_the_file_reaches_the_client(tmp_path: Path) -> None:
+    values = {"ttl": 5, "max_ttl": 20, "request_timeout": 0.25, "restart_guard": 0, "interop": "redisson"}
+    text = 'masters = "redis://a, redis://b"\n' + "".join(
+        f"{key} = {json.dumps(value)}\n" for key, value in values.items()
+    )
+    path = str(written(tmp_path, text))
+    found = in_force("--config", path)
+    assert found["masters"][0] == ["redis://a:6379", "redis://b:6379"]
+    assert {key: value for key, (value, _) in found.items() if key != "masters"} == values
+    assert set(found) == set(KEYS)
+    assert {source for _, source in found.values()} == {path}
+
+
+def test_the_settings_file_of_the_page_is_read_without_its_password(tmp_path: Path) -> None:
+    path = str(written(tmp_path, block("cli.md", "config.toml")))
+    masters, source = in_force("--config", path)["masters"]
+    assert isinstance(masters, list)
+    assert (masters[-1], source) == ("rediss://10.0.0.3:6380", path)
+    assert "secret" in block("cli.md", "config.toml")
+    assert "secret" not in str(masters)
+
+
+def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_none(tmp_path: Path) -> None:
+    (tmp_path / ".config" / "rlock").mkdir(parents=True)
+    users = written(tmp_path / ".config" / "rlock", "")
+    assert file_of({"HOME": str(tmp_path)}) == users
+    assert file_of({"HOME": "/nonexistent", "XDG_CONFIG_HOME": str(tmp_path / ".config")}) == users
+    assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": ""}) is None
+    assert file_of({"HOME": str(tmp_path), "RLOCK_CONFIG": "/elsewhere"}) == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ttl = \n", "line 1"),
+        ("tll = 3", "did you mean 'ttl'?"),
+        ('ttl = "3"', "ttl must be a finite number of seconds above 0, not '3'"),
+        ("restart_guard = -1", "of 0 or more, not -1"),
+        ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
+        (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
+        (f"ttl = {'9' * 5000}", "a number too long"),
+        (f"ttl = {'9' * 400}", "ttl must be a finite number"),
+        (f"ttl = {'[' * 5000}", "a list is too deep"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_broken_file_is_78_and_one_line_that_names_it(text: str, told: str, tmp_path: Path) -> None:
+    path = str(written(tmp_path, text))
+    found = inside("config", "--config", path)
+    refused(found, 78, path, told)
+    assert SECRET not in found.err
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    refused(inside("config", "--config", str(tmp_path)), 78, "Is a directory")
+    refused(inside("config", "--config", str(tmp_path / "none")), 78, "No such file")
+    refused(rlock("run", "job", "true", RLOCK_CONFIG=str(tmp_path / "none")), 78, "No such file")
+    refused(inside("config", "--config", "/dev/zero"), 78, "over 1 MB")
+    os.mkfifo(tmp_path / "pipe")
+    refused(rlock("config", "--config", str(tmp_path / "pipe")), 78, "a pipe")
+    refused(inside("config", "--config", str(tmp_path / ("x" * 300))), 78, "too long")
+    latin = tmp_path / "latin"
+    latin.write_bytes(b"# \xe9\n")
+    refused(inside("config", "--config", str(latin)), 78, "utf-8")
+
+
+@pytest.mark.parametrize(("url", "mode"), [("redis://:{}@10.0.0.1", 0o644), ("redis://:{}/9@a", 0o640)])
+def test_a_password_that_others_can_read_is_told_once(url: str, mode: int, tmp_path: Path) -> None:
+    path = written(tmp_path, f'masters = ["redis://10.0.0.2", "{url.format(SECRET)}"]', mode)
+    told = f"rlock: {path} holds a password, and others than its owner can read it: chmod 600 {path}\n"
+    found = inside("config", "--config", str(path))
+    assert found.err.startswith(told)
+    assert found.code == (64 if "/9" in url else 0), "the warning is no error"
+    assert SECRET not in found.out + found.err
+    path.chmod(0o600)
+    assert told not in inside("config", "--config", str(path)).err
+
+
+def test_a_file_that_everybody_can_write_is_told_once(tmp_path: Path) -> None:
+    path = written(tmp_path, 'masters = ["redis://10.0.0.2"]', 0o666)
+    told = f"rlock: {path} names the masters, and everybody can write it: chmod o-w {path}\n"
+    assert inside("config", "--config", str(path)).err == told
+    assert inside("config", "--config", str(path)).err == ""
+
+
+def test_a_long_url_is_searched_for_a_password_in_linear_time(tmp_path: Path) -> None:
+    """By the pattern that was there once it takes hours, and the time-out of the tests ends it."""
+    path = written(tmp_path, f'masters = ["redis://{":@/" * 100_000}"]', 0o644)
+    found = inside("config", "--config", str(path))
+    assert (found.code, "holds a password" in found.err) == (64, True)
+
+
+def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:
+    path = written(tmp_path, f"masters = {json.dumps(masters3.urls)}\nttl = 3\n")
+    program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
+    found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
+    assert found.out == f"3 {','.join(masters3.urls)}\n"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,9 @@ from rlock import Client
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone
-from .shell import begin, rlock
+from .shell import Start, rlock, starter
 
 TTL = 2.0
-Start = Callable[..., "subprocess.Popen[str]"]
 #: Ignores SIGTERM, and notes its pid and the time as long as it runs.
 STUBBORN = """
 import os, signal, sys, time
@@ -38,18 +36,9 @@ def masters(fresh_masters: FreshMasters) -> Fleet:
 
 @pytest.fixture
 def start(masters: Fleet) -> Iterator[Start]:
-    """Start `rlock run --leader ...` with the masters in its environment; ended with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*words: str) -> subprocess.Popen[str]:
-        words = ("run", "--leader", "--retry-delay", "0.1", *words)
-        started.append(begin(*words, masters=masters.urls, RLOCK_TTL=f"{TTL:g}"))
-        return started[-1]
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    words = ("run", "--leader", "--retry-delay", "0.1")
+    with starter(masters.urls, *words, RLOCK_TTL=f"{TTL:g}") as start:
+        yield start
 
 
 def ticks(path: Path) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""`rlock run`: exit codes, signals, loss; as a user in a shell sees them."""
+"""`rlock run`: exit codes, signals, loss, retries, --json; as a user in a shell sees them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,19 @@ from pathlib import Path
 
 import pytest
 
-import rlock
+import rlock as library
+from rlock.cli import exits
 
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone, raw
-from .shell import RLOCK, begin, done, environment
-
-Start = Callable[..., "subprocess.Popen[str]"]
+from .shell import RLOCK, Done, Start, begin, done, environment, rlock, starter
 
 
 @pytest.fixture
 def start(masters3: Fleet) -> Iterator[Start]:
-    """Start `rlock ...` with the masters in its environment; ended with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*words: str) -> subprocess.Popen[str]:
-        started.append(begin(*words, masters=masters3.urls, RLOCK_TTL="2"))
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with starter(masters3.urls, RLOCK_TTL="2") as start:
+        yield start
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -49,7 +39,7 @@ def free(fleet: Fleet) -> bool:
 
 
 def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls, ttl=2.0) as client:
+    with library.Client(masters3.urls, ttl=2.0) as client:
         lock = client.lock("job")
         lock.acquire()
         runs = []
@@ -105,7 +95,7 @@ except RLockError as error: print(error)"""
     command = [*RLOCK, "run", "--config", str(path), "job", "--", sys.executable, "-c", program]
     refused = done(command, env=environment())
     found = done([*command[:4], "--pass-masters", *command[4:]], env=environment())
-    with rlock.Client(masters3.urls, ttl=12.3456789, max_ttl=31.0, interop="redisson") as client:
+    with library.Client(masters3.urls, ttl=12.3456789, max_ttl=31.0, interop="redisson") as client:
         assert found.out == f"{client._options}\n"
     assert "unless --pass-masters is given" in refused.out
 
@@ -122,7 +112,7 @@ def test_a_stderr_that_takes_nothing_changes_nothing(option: str, to: str, maste
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
     number: signal.Signals, start: Start, masters3: Fleet
 ) -> None:
-    with rlock.Client(masters3.urls).lock("job"):
+    with library.Client(masters3.urls).lock("job"):
         process = start("run", "job", "--", "echo", "ran")
         assert eventually(lambda: all(raw(m.url).pubsub_channels() for m in masters3))
         process.send_signal(number)
@@ -145,7 +135,7 @@ def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(
     assert process.stdout is not None
     daemon_pid = int(next(line for line in process.stdout if line != "ready\n"))
     assert eventually(beat.exists)
-    with rlock.Client(masters3.urls) as operator:
+    with library.Client(masters3.urls) as operator:
         operator.evict("job")
     assert process.wait(20) == 76
     last = beat.read_text()
@@ -180,3 +170,114 @@ def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: F
         command, env=environment(masters3.urls, LC_ALL=language), capture_output=True, timeout=60, check=False
     )
     assert found.stdout == b"".join(word + b"|" for word in words)
+
+
+NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
+
+
+def busy(masters: list[str]) -> Done:
+    with library.Client(masters).lock("job"):
+        return rlock("run", "-n", "job", "true", masters=masters)
+
+
+def lost(masters: list[str], *words: str, script: str = "echo ready; sleep 30") -> Done:
+    """A run of a script, whose lock is evicted as soon as it has said that it is ready."""
+    process = begin("run", *words, "job", "--", "sh", "-c", script, masters=masters, RLOCK_TTL="1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    with library.Client(masters) as operator:
+        operator.evict("job")
+    out, err = process.communicate(timeout=40)
+    assert "Traceback" not in err
+    return Done(process.returncode, out, err)
+
+
+def unwritten(masters: list[str]) -> Done:
+    found = done(["sh", "-c", '"$@" > /dev/full', "sh", *RLOCK, "config"], env=environment(masters))
+    assert len(found.err.splitlines()) == 1
+    return found
+
+
+#: How each code comes about; SIGNAL is 128 and a number.
+WAYS: dict[int, Callable[[list[str]], Done]] = {
+    exits.FAILED: lambda masters: rlock("evict", "--yes", "job", masters=masters),
+    exits.USAGE: lambda masters: rlock("status", masters=masters),
+    exits.UNREACHABLE: lambda masters: rlock("status", "job", masters=NOWHERE),
+    exits.OUTPUT: unwritten,
+    exits.NOT_ACQUIRED: busy,
+    exits.LOST: lost,
+    exits.CONFIG: lambda masters: rlock("config", RLOCK_CONFIG="/"),
+    exits.NOT_EXECUTABLE: lambda masters: rlock("run", "job", "/etc/passwd", masters=masters),
+    exits.NOT_FOUND: lambda masters: rlock("run", "job", "no-such-command-here", masters=masters),
+    exits.SIGNAL: lambda masters: rlock("run", "job", "sh", "-c", "kill -9 $$", masters=masters),
+}
+
+
+@pytest.mark.parametrize("code", exits.TABLE)
+def test_each_code_of_the_table_comes_out_of_a_command(code: int, fresh_masters: FreshMasters) -> None:
+    found = WAYS[code](fresh_masters(1).urls)
+    assert found.code == (code + signal.SIGKILL if code == exits.SIGNAL else code), found.err
+
+
+def test_a_lost_lock_with_warn_leaves_the_command_alone_and_takes_its_status(masters3: Fleet) -> None:
+    found = lost(masters3.urls, "--on-lost", "warn", script="echo ready; sleep 1.5; echo done; exit 5")
+    assert found[:2] == (5, "done\n")
+    assert "was lost" in found.err
+
+
+def test_a_lost_lock_with_kill_gives_no_chance_to_tidy_up(masters3: Fleet) -> None:
+    script = "trap 'echo told; exit 0' TERM; echo ready; sleep 30 & wait"
+    began = time.monotonic()
+    assert lost(masters3.urls, "--on-lost", "kill", "--grace", "25", script=script)[:2] == (76, "")
+    assert time.monotonic() - began < 20
+    assert lost(masters3.urls, "--on-lost", "term", script=script)[:2] == (76, "told\n")
+
+
+def test_retries_try_again_until_masters_answer(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(1)
+    fleet[0].stop()
+    words = ("run", "-n", "--retries", "60", "--retry-delay", "0.3", "--json", "job", "echo", "ran")
+    process = begin(*words, masters=fleet.urls, RLOCK_RESTART_GUARD="0")
+    assert process.stderr is not None
+    told = next(row for row in map(json.loads, process.stderr) if row["event"] == "retrying")
+    assert told["retries_left"] == 59
+    assert list(told["faults"]) == fleet.urls
+    fleet[0].start()
+    out, _ = process.communicate(timeout=40)
+    assert (process.returncode, out) == (0, "ran\n")
+
+
+def test_retries_are_counted_and_not_for_a_lock_that_is_held(masters3: Fleet) -> None:
+    words = ["run", "-n", "--retries", "2", "--retry-delay", "0", "--json", "job", "true"]
+    found = rlock(*words, masters=NOWHERE)
+    assert found.code == 69
+    events = [json.loads(line)["event"] for line in found.err.splitlines()]
+    assert [event for event in events if event != "log"] == ["retrying", "retrying", "not_acquired"]
+    with library.Client(masters3.urls).lock("job"):
+        began = time.monotonic()
+        words = ["run", "-n", "--retries", "9", "--retry-delay", "9", "job", "true"]
+        assert rlock(*words, masters=masters3.urls).code == 75
+        assert time.monotonic() - began < 9
+    found = rlock("run", "--retries", "2", "job", "true", masters=masters3.urls)
+    assert found.code == 64
+    assert "--retries needs" in found.err
+
+
+def test_json_tells_what_happened_on_stderr_one_object_a_line(masters3: Fleet) -> None:
+    found = rlock("run", "--json", "job", "sh", "-c", "echo out; exit 3", masters=masters3.urls)
+    assert (found.code, found.out) == (3, "out\n")
+    acquired, ended = map(json.loads, found.err.splitlines())
+    assert (acquired["event"], acquired["name"]) == ("acquired", "job")
+    assert acquired["fencing_token"] > 1_700_000_000_000_000
+    assert acquired["owner"].count("/") == 2
+    assert 0 < acquired["waited"] < 30
+    assert (ended["event"], ended["exit_status"]) == ("ended", 3)
+    with library.Client(masters3.urls).lock("job"):
+        found = rlock("run", "--json", "-w", "0.2", "job", "true", masters=masters3.urls)
+    (told,) = map(json.loads, found.err.splitlines())
+    assert (told["event"], told["outcome"]) == ("not_acquired", "busy")
+    assert told["holder"]
+    assert told["waited"] >= 0.2
+    rows = [json.loads(line) for line in lost(masters3.urls, "--json").err.splitlines()]
+    assert [row["event"] for row in rows if row["event"] != "log"] == ["acquired", "lost", "ended"]
+    assert rows[-1]["exit_status"] == 76

@@ -22,8 +22,10 @@ TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
 PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
 PYTHON = sys.executable
+#: The text of a script in the place of the installed program.
+RLOCK = f'exec "{PYTHON}" -m rlock "$@"'
 _BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
-#: A block that says itself who runs it, or why nobody does (test_inventory.py).
+#: A block that says itself who runs it, or why nobody does (test_promises.py).
 _MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
 #: What is shown for the eye: no test runs a console.
 _OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
@@ -65,6 +67,15 @@ def lay_out(page: str, folder: Path, changes: Mapping[str, tuple[str, str]] | No
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block(page, name, *(changes or {}).get(name, ("", ""))), encoding="utf-8")
+
+
+def write_scripts(folder: Path, scripts: Mapping[str, str]) -> None:
+    """Programs of the shell in a folder, by their paths."""
+    for name, text in scripts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
 
 
 Start = Callable[..., "subprocess.Popen[str]"]

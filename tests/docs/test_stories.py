@@ -18,14 +18,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from .pages import PAGES, TOP, kill_group
+from .pages import PAGES, PYTHON, RLOCK, TOP, kill_group, write_scripts
 
 PATIENCE_S = 60.0
 _BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
@@ -239,10 +238,7 @@ STORIES = [page for page in PAGES if any(step.kind == "terminal" for step in ste
 def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path) -> None:
     """In a folder that has `rlock` and `python` as a reader has them."""
     tools = tmp_path / ".bin"
-    tools.mkdir()
-    for name, more in (("rlock", "-m rlock "), ("python", "")):
-        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {more}"$@"\n')
-        (tools / name).chmod(0o755)
+    write_scripts(tools, {"rlock": RLOCK, "python": f'exec "{PYTHON}" "$@"'})
     (tmp_path / ".tmp").mkdir()
     environ = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
     environ |= {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(TOP), "NO_COLOR": "1"}

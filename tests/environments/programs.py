@@ -10,7 +10,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Sequence
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 
 import rlock
+from rlock.testing.local.spawn import free_port
 
+from ..docs.pages import Start
 from ..lock.conftest import Child, eventually
 from ..servers import Fleet, left, raw
 
@@ -64,7 +67,7 @@ def needs(package: str) -> pytest.MarkDecorator:
 
 
 class Program(Child):
-    """One that finds this rlock and these masters; ``before`` comes before its first line."""
+    """A program that finds this rlock and these masters; ``before`` comes before its first line."""
 
     def __init__(
         self,
@@ -115,6 +118,27 @@ def outcome(text: str, urls: Sequence[str], *arguments: object, **options: Any) 
             told |= facts
         assert started.end() == 0, told
         return told
+
+
+def gunicorn(start: Start, options: str, ready: str) -> tuple[subprocess.Popen[str], Callable[[str], bytes]]:
+    """The arbiter, and a function that gets a path from its workers; ``ready``: a path that they answer."""
+    port = free_port()
+
+    def get(path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
+            content: bytes = answer.read()
+            return content
+
+    def up() -> bool:
+        try:
+            return bool(get(ready))
+        except OSError:
+            return False
+
+    command = f"-m gunicorn --no-control-socket --preload -b 127.0.0.1:{port} --log-level warning {options}"
+    arbiter = start(sys.executable, *command.split())
+    assert eventually(up, 20.0), "gunicorn does not answer"
+    return arbiter, get
 
 
 def counter(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..bench.contestants import built
+from ..bench.test_contestants import built
 
 
 @pytest.fixture(scope="session")

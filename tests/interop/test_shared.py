@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import redis
@@ -17,7 +17,8 @@ import rlock
 import rlock.asyncio
 from rlock.rules.keys import REDISSON, holder_identity
 
-from ..lock.conftest import eventually
+from ..lock.conftest import MakeClient, eventually
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
 
 MakeShared = Callable[..., rlock.Client]
@@ -26,16 +27,8 @@ UUID = "{:08x}-89ab-4cde-8f01-23456789abcd"
 
 
 @pytest.fixture
-def shared() -> Iterator[MakeShared]:
-    made: list[rlock.Client] = []
-
-    def make(urls: Sequence[str], ttl: float = 2.0, **options: Any) -> rlock.Client:
-        made.append(rlock.Client(urls, ttl, interop="redisson", **options))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+def shared(make_client: MakeClient) -> MakeShared:
+    return partial(make_client, ttl=2.0, interop="redisson")
 
 
 class Java:
@@ -167,7 +160,7 @@ def test_status_and_evict_know_java(masters: Fleet, shared: MakeShared, count: i
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: MakeShared, count: int) -> None:
     urls = masters(count).urls
-    lock = shared(urls, 1.0).lock("job")
+    lock = shared(urls, ttl=1.0).lock("job")
     lock.acquire()
     lost = lock.lost
     assert eventually(lambda: all(raw(url).exists("job") for url in urls))

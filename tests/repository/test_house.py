@@ -1,11 +1,19 @@
-"""The house: imports go down only, files are of one piece, the scripts are where they are looked for."""
+"""The house: imports go down only, files are of one piece, the scripts are where they are looked for.
+
+And how much code stands between `lock.acquire()` and the socket.
+"""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import socket
+import sys
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -13,10 +21,15 @@ import rlock
 import rlock.asyncio
 from rlock.rules import scripts
 
-from .test_frames import CORE
+from ..servers import Fleet
 
 ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
+#: The text of each module.
+MODULES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+CORE = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in ("cli", "telemetry", "testing")]
+RECIPES = [path for path in CORE if path.relative_to(ROOT).parts[0] == "recipes"]
+
 
 #: From the ground up: a module may import from its own floor and from those below.
 FLOORS = (
@@ -38,12 +51,6 @@ def floor(module: str) -> int:
         if module.split(".")[0] in places:
             return level
     raise AssertionError(f"{module} stands on no floor: add it to FLOORS")
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        yield name, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imports(name: str, tree: ast.Module, *, for_types: bool = False) -> Iterator[str]:
@@ -71,7 +78,10 @@ def imports(name: str, tree: ast.Module, *, for_types: bool = False) -> Iterator
                 yield from (".".join(["rlock", *base, alias.name]) for alias in node.names)
 
 
-ALL = dict(modules())
+#: The tree of each module, by its name.
+ALL = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(text) for path, text in MODULES.items()
+}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -140,3 +150,82 @@ def test_the_asyncio_twin_has_the_same_public_names_and_arguments(name: str) -> 
         made = getattr(blocking, word)
         if callable(made):
             assert list(signature(made).parameters) == list(signature(getattr(tasks, word)).parameters), word
+
+
+def frames_of_a_write(urls: list[str]) -> list[str]:
+    """The frames of rlock on the stack when an acquire writes to a socket, as `file:function`."""
+    found: list[list[str]] = []
+
+    def seen(frame: FrameType, event: str, function: Any) -> None:
+        owner = getattr(function, "__self__", None)
+        if event == "c_call" and function.__name__.startswith("send") and isinstance(owner, socket.socket):
+            stack: list[str] = []
+            caller: FrameType | None = frame
+            while caller is not None:
+                path = Path(caller.f_code.co_filename)
+                if path.is_relative_to(ROOT):
+                    stack.append(f"{path.relative_to(ROOT)}:{caller.f_code.co_name}")
+                caller = caller.f_back
+            found.append(stack)
+
+    with rlock.Client(urls) as client:
+        lock = client.lock("x")
+        with lock:
+            pass
+        sys.setprofile(seen)
+        try:
+            lock.acquire()
+        finally:
+            sys.setprofile(None)
+        lock.release()
+    assert found, "nothing was written"
+    return max(found, key=len)
+
+
+def test_from_acquire_to_the_socket_there_are_at_most_nine_frames_in_six_files(masters3: Fleet) -> None:
+    """Suspended generators on the way are on the stack as well, so they count."""
+    frames = frames_of_a_write(masters3.urls)
+    assert frames[-1] == "lock.py:acquire"
+    assert len(frames) <= 9, frames
+    assert len({frame.partition(":")[0] for frame in frames}) <= 6, frames
+
+
+def test_the_core_does_not_grow() -> None:
+    """The aim is 9,500 lines."""
+    lua = [path.read_text(encoding="utf-8") for path in (TOP / "lua").glob("*.lua")]
+    recipes = sum(len(MODULES[path].splitlines()) for path in RECIPES)
+    core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
+    assert recipes <= 922
+    assert core - recipes <= 11_582
+
+
+def fields(node: ast.ClassDef) -> set[str]:
+    """What instances of a class keep: annotated fields of a tuple or data class, and what methods assign."""
+    found = {
+        target.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for target in (part.targets if isinstance(part, ast.Assign) else [part.target])
+        for target in (target.elts if isinstance(target, ast.Tuple) else [target])
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    }
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    decorators = {
+        inspect.cleandoc(ast.unparse(decorator)).partition("(")[0] for decorator in node.decorator_list
+    }
+    if bases & {"NamedTuple"} or "dataclass" in decorators:
+        found |= {
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+    return found
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_class_of_the_core_has_more_than_twelve_fields(path: Path) -> None:
+    for node in ast.walk(ast.parse(MODULES[path])):
+        if isinstance(node, ast.ClassDef):
+            assert len(fields(node)) <= 12, f"{node.name}: {sorted(fields(node))}"

@@ -1,15 +1,19 @@
-"""docs/metrics.md: its examples run, its links lead somewhere."""
+"""docs/metrics.md, the Grafana dashboard and the alert rules: they run, agree, and lead somewhere."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rlock.telemetry.instruments import ALL, Kind
 from rlock.testing.local.spawn import free_port
 
 from ..docs.pages import DOCS, TOP, block
@@ -75,3 +79,82 @@ def test_a_program_of_the_page_shows_what_happens(name: str, tmp_path: Path) -> 
     )
     said = done.stdout + done.stderr
     assert [said.count(part) for part in shown] == [1] * len(shown), said
+
+
+ALERTS = DOCS / "prometheus" / "alerts.yml"
+ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
+#: What only the /metrics of `rlock dashboard` has.
+FLEET = {"redlock_master_clock_offset_seconds"}
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool: Debian's package prometheus has it"
+)
+
+
+def queries() -> Iterator[str]:
+    """Each query of the dashboard, with Grafana's variables filled in as for "All"."""
+    dashboard = json.loads((DOCS / "grafana" / "rlock.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            expression = re.sub(r"\$(__rate_interval|__range|job|lock)\b", "1m", target["expr"])
+            assert "$" not in expression, f"{panel['title']}: a variable that Grafana does not fill in"
+            yield expression
+
+
+def samples() -> set[str]:
+    """The names of the samples that our metrics have."""
+    names = set()
+    for instrument in ALL:
+        if instrument.kind is Kind.HISTOGRAM:
+            names |= {f"{instrument.name}_{part}" for part in ("bucket", "sum", "count")}
+        else:
+            names.add(instrument.name)
+    return names
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"\bredlock_\w+", text))
+
+
+def test_every_metric_is_on_the_dashboard_and_nothing_that_is_not_there() -> None:
+    shown = set[str]().union(*map(named, queries()))
+    assert shown <= samples() | FLEET
+    for instrument in ALL:
+        assert any(name.startswith(instrument.name) for name in shown), f"{instrument.name} is shown nowhere"
+
+
+def test_alerts_ask_for_metrics_that_are_there() -> None:
+    asked = named(ALERTS.read_text(encoding="utf-8"))
+    assert asked
+    assert asked <= samples() | FLEET
+
+
+@needs_promtool
+def test_each_alert_fires_when_it_should_and_keeps_quiet_when_it_should_not() -> None:
+    yaml = pytest.importorskip("yaml")
+    rules = {rule["alert"] for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+    fired: set[str] = set()
+    quiet: set[str] = set()
+    for test in yaml.safe_load(ALERTS_TEST.read_text())["tests"]:
+        for case in test["alert_rule_test"]:
+            (fired if case["exp_alerts"] else quiet).add(case["alertname"])
+    assert fired == rules
+    # The clock's is quiet about a leap, the quorum's about one master that is down.
+    assert quiet == rules
+    promtool("test", "rules", ALERTS_TEST.name)
+
+
+@needs_promtool
+def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
+    (tmp_path / "prometheus.yml").write_text(block("metrics.md", "prometheus.yml"))
+    shutil.copy(ALERTS, tmp_path)
+    done = promtool("check", "config", "prometheus.yml", folder=tmp_path)
+    assert "SUCCESS: 1 rule files found" in done.stdout
+
+
+def promtool(*arguments: str, folder: Path = ALERTS.parent) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        ["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -1,16 +1,20 @@
-"""What Prometheus is told."""
+"""Metrics for Prometheus: of one process, of forked children, and of the page's workers of gunicorn."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("prometheus_client")
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 
 import rlock
 from rlock import events
@@ -18,6 +22,10 @@ from rlock.telemetry import prometheus
 from rlock.telemetry.instruments import ALL
 from rlock.telemetry.labels import LIMIT, OTHER
 
+from ..docs.pages import lay_out, starter
+from ..environments.programs import gunicorn, needs
+from ..lock.test_lifecycle import forked
+from ..servers import Fleet
 from . import happenings as made
 
 
@@ -155,3 +163,52 @@ def test_without_the_package_the_import_says_what_to_install(module: str, packag
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1].startswith("ImportError: rlock.telemetry")
     assert f"pip install {package}" in done.stderr.strip().splitlines()[-1]
+
+
+def held(registry: CollectorRegistry) -> float | None:
+    return registry.get_sample_value("redlock_held", {"lock": "orders"})
+
+
+@pytest.mark.usefixtures("enabled")
+def test_a_forked_child_holds_nothing_and_waits_for_nothing(registry: CollectorRegistry) -> None:
+    events.emit(made.acquired(owner="parent's"))
+    events.emit(events.Queued("orders:42", 1))
+
+    def look() -> None:
+        assert held(registry) == 0
+        assert registry.get_sample_value("redlock_waiting", {"lock": "orders"}) == 0
+        events.emit(made.acquired(owner="child's"))
+        assert held(registry) == 1
+        events.emit(made.released(owner="parent's"))  # not the child's to count
+        assert held(registry) == 1
+
+    assert forked(look) == "None"
+    assert held(registry) == 1
+
+
+@needs("gunicorn")
+def test_workers_of_gunicorn_are_counted_together_and_the_dead_hold_nothing(
+    masters3: Fleet, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    lay_out("metrics.md", tmp_path)
+
+    with starter(tmp_path, masters3.urls, PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "files")) as start:
+        _, get = gunicorn(start, "-w 3 -c gunicorn.conf.py app:app", "up")
+
+        def samples() -> dict[str, float]:
+            """The last of each name."""
+            families = text_string_to_metric_families(get("metrics").decode())
+            return {sample.name: sample.value for family in families for sample in family.samples}
+
+        asked, pids = 1, set[str]()
+        while len(pids) < 3:
+            pids.add(get("x").decode())
+            asked += 1
+            assert asked < 1000, "the requests all went to one worker"
+        told = samples()
+        assert told["redlock_acquire_duration_seconds_count"] == told["redlock_held_seconds_count"] == asked
+        assert (told["redlock_held"], told["redlock_master_up"]) == (0, 1)
+        os.kill(int(pids.pop()), signal.SIGKILL)
+        get("x")
+        assert samples()["redlock_acquire_duration_seconds_count"] == asked + 1

@@ -1,0 +1,268 @@
+"""What `rlock status`, `list` and `watch` show, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+import rlock
+from rlock.cli.scan import info
+from rlock.cli.scan.look import Scan
+from rlock.cli.scan.snapshot import GroupHealth, MasterHealth, Snapshot
+from rlock.cli.watch.tables import View, picture
+from rlock.rules.keys import owner_token, queue, waiter_name
+from rlock.testing.local.embedded import Master, ServerBinary
+
+from ..fixtures import FreshMasters
+from ..groups.group import ReplicatedGroup, until
+from ..servers import AnyMaster, Fleet, raw
+from .dashboards import MASTERS, lock, snapshot
+from .shell import ask
+from .shell import rlock as run
+
+
+def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
+    holder = owner_token("box/1/MainThread")
+    raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
+    raw(masters3.urls[0]).execute_command("PEXPIRE", "job", 60_000)
+    told = ask(masters3.urls, "status", "job")[1].splitlines()[0]
+    assert told == f"job: free, nobody has 2 votes ({holder} on 1 of 3 masters)"
+    # The second vote may be on the one that gives no answer.
+    dead = [masters3.urls[0], masters3.urls[1], "redis://127.0.0.1:1"]
+    told = ask(dead, "status", "job")[1].splitlines()[0]
+    assert told == f"job: unknown, {holder} on 1 of 3 masters, and 1 did not answer"
+    told = ask([*masters3.urls[1:], "redis://127.0.0.1:1"], "status", "job")[1].splitlines()[0]
+    assert told == "job: free (no holder on 2 of 3 masters)"
+
+
+def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_empty_list(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    for server in map(raw, fleet.urls):
+        rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
+        server.execute_command("ACL", "SETUSER", "reader", "on", ">pw", *rules)
+        server.hset("job", mapping={owner_token("web/1/1"): 1})
+        server.pexpire("job", 60_000)
+    found = ask([url.replace("//", "//reader:pw@") for url in fleet.urls], "list")
+    assert (found.code, found.out) == (69, "")
+    assert "0 of 3 masters answer" in found.err
+    assert "no permission" in found.err.lower() or "noperm" in found.err.lower()
+
+
+def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
+    holder = owner_token("box/1/MainThread")
+    raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
+    urls = [masters3.urls[0], "redis://127.0.0.1:1", "redis://127.0.0.1:2"]
+    code, out, err = ask(urls, "status", "job", "--json")
+    found = json.loads(out)
+    assert (code, err.count("\n")) == (69, 1)
+    assert (found["holder"], found["free"]) == (None, False)
+    assert [view["holder"] for view in found["masters"]] == [holder, None, None]
+    assert [view["fault"] is None for view in found["masters"]] == [True, False, False]
+    code, out, err = ask(urls, "status", "job")
+    assert (code, err.count("\n"), holder in out) == (69, 1, True)
+
+
+def test_it_prints_a_table_of_what_is_held_and_waited_for_chosen_and_sorted(masters3: Fleet) -> None:
+    owners = {name: owner_token(f"web/1/{name}") for name in ("a:1", "a:2", "b:1")}
+    for server in map(raw, masters3.urls):
+        for name, owner in owners.items():
+            server.hset(name, mapping={owner: 1})
+            server.pexpire(name, 60_000)
+        for number, name in ((1, "a:2"), (2, "b:1"), (1, "c:1"), (1, "{x}"), (1, "x{y")):
+            for i in range(number):
+                server.zadd(queue(name), {waiter_name(owner_token(f"web/2/{i}"), "s"): i})
+
+    def names(*words: str) -> list[str]:
+        code, out, _ = ask(masters3.urls, "list", *words)
+        assert code == 0
+        return [line.split()[0] for line in out.splitlines()[1:]]
+
+    code, out, err = ask(masters3.urls, "list", "a:*")
+    assert (code, err) == (0, "")
+    head, first, second = out.splitlines()
+    assert head.split() == ["NAME", "HOLDER", "HELD", "FOR", "LEASE", "COUNT", "WAITERS", "VOTES"]
+    assert first.split()[:2] == ["a:1", owners["a:1"].rpartition(":")[0]]
+    assert (first.split()[-2:], second.split()[-2:]) == (["-", "3/3"], ["1", "3/3"])
+    assert "\x1b" not in out
+    assert names() == ["a:1", "a:2", "b:1", "c:1", "x{y", "{x}"]
+    # Where the braces of a hash tag stand in the key of a queue depends on those of the name.
+    for pattern in ("[{]*", "\\{x\\}", "[^a-x]*"):
+        assert names(pattern) == ["{x}"]
+    assert names("*{*") == ["x{y", "{x}"]
+    assert names("a:*") == ["a:1", "a:2"]
+    assert names("?:[1]") == ["a:1", "b:1", "c:1"]
+    assert names("--held") == ["a:1", "a:2", "b:1"]
+    assert names("--held", "--waited") == ["a:2", "b:1"]
+    assert names("?:*", "--waited", "--sort", "waiters") == ["b:1", "a:2", "c:1"]
+    assert names("?:*", "--sort", "since") == ["a:1", "a:2", "b:1", "c:1"]
+
+
+def look(urls: list[str], pattern: str = "*", limit: int = 200) -> Snapshot:
+    with rlock.Client(urls) as client, closing(Scan(client, pattern, limit)) as scan:
+        return scan.look()
+
+
+def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -> None:
+    urls = [any_server.url]
+    with rlock.Client(urls) as client:
+        client.lock("orders:1").acquire()
+        client.lock("{odd}").acquire()
+        raw(urls[0]).zadd(queue("orders:1"), {waiter_name(owner_token("web/2/a"), "s"): 1})
+        snapshot = look(urls)
+        assert [lock.name for lock in snapshot.locks] == ["orders:1", "{odd}"]
+        found, status = snapshot.locks[0], client.status("orders:1")
+        assert (found.holder, found.since, found.hold_count) == (status.holder, status.since, 1)
+        assert [waiter.owner for waiter in found.waiters] == [each.owner for each in status.waiters] != []
+        assert not snapshot.more
+        assert [lock.name for lock in look(urls, "o*").locks] == ["orders:1"]
+    (health,) = snapshot.masters
+    assert (health.fault, health.unlisted, health.group) == (None, None, None)
+    assert (health.locks, health.role, health.durable) == (2, "master", False)
+    assert health.version is not None
+    assert health.flavour == ("Valkey" if health.version[0] in "89" else "Redis")
+    assert 0 < (health.latency or 0) < 1
+    assert (health.memory or 0) > 100_000
+    assert (health.clients or 0) >= 3
+    assert health.clock_offset == 0.0, "the median of one"
+
+
+def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
+    client = raw(masters1.urls[0])
+    client.hset("session", mapping={"user": "7"})
+    client.hset("count", mapping={"n": 1})
+    client.hset("cart", mapping={owner_token("a"): 1, owner_token("b"): 1})
+    client.set("text", "x")
+    client.hset("lock", mapping={owner_token("web/1/main"): 1})
+    client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
+    with rlock.Client(masters1.urls) as own, closing(Scan(own)) as scan:
+        snapshot = scan.look()
+        assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
+        assert snapshot.masters[0].locks == 2
+        assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
+
+
+def test_of_a_group_only_fresh_acknowledgements_and_the_note_of_this_primary_count() -> None:
+    told = {"run_id": "r", "master_replid": "i"}
+    for number, lag in ((0, 2), (1, 3)):
+        told[f"slave{number}"] = f"ip=10.0.0.{number},port=1,state=online,offset=7,lag={lag},type=replica"
+    seen = GroupHealth("h:1", None, replicas=2, online=2, acknowledged=1)
+    assert info.group(told, b"r+old 9000000 1000", 2, "h:1", clock=0.0) == seen
+    assert info.group(told, b"r+i 9000000 1000", 2, "h:1", clock=0.5).since == 8.5
+
+
+def drawn(seen: Snapshot, view: View | None = None, late: float = 0.0) -> str:
+    stream, view = io.StringIO(), view or View(width=140)
+    Console(file=stream, width=view.width).print(picture(seen, view, seen.at + late))
+    lines = stream.getvalue().splitlines()
+    assert all(cell_len(line) <= view.width for line in lines)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def test_it_shows_masters_locks_holders_waiters_and_votes() -> None:
+    shown = drawn(snapshot(lock("orders:42", waiters=2), lock("next", None, 1))).splitlines()
+    assert shown[0] == "rlock  *  2/3 masters answer  1 held  2 waited for"
+    words = f"{MASTERS[0]} ok 0.40 ms 2 Valkey 9.1.0"
+    assert shown[2].split()[:7] == words.split()
+    (row,) = [line.split() for line in shown if line.startswith("orders:42 ")]
+    assert row[1] == "web-1/4711/MainThread"
+    assert row[-6:-1] == ["7.5", "s", "1", "2", "3/3"]
+    assert row[-1].startswith("job-0/0/MainThread")
+    (row,) = [line.split() for line in shown if line.startswith("next ")]
+    assert row[-3:-1] == ["1", "0/3"]
+
+
+def test_a_lease_counts_down_between_two_looks_and_never_below_zero() -> None:
+    seen = snapshot(lock("a"))
+    assert " 6.0 s " in drawn(seen, late=1.5)
+    assert " 0.0 s " in drawn(seen, late=60.0)
+    assert "60 s old" in drawn(seen, late=60.0)
+
+
+def test_a_master_without_an_answer_or_a_vote_is_shown_with_the_reason() -> None:
+    shown = drawn(snapshot(lock("a")))
+    assert "guard 4 s" in shown
+    assert f"{MASTERS[2]}: Connection refused" in shown
+    down = [MasterHealth(master, "Connection refused") for master in MASTERS[1:]]
+    shown = drawn(snapshot(masters=(MasterHealth(MASTERS[0], None, role="replica"), *down)))
+    assert "replica" in shown
+    assert "fewer than 2 masters answer: nobody gets a lock" in shown
+    assert "? held" in shown
+    assert "which locks are held is unknown" in shown
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_lines_fit_and_foreign_names_are_text(width: int) -> None:
+    names = ("x" * 500, "\x1b[2J\x1b]0;owned\x07", "[bold red]markup[/]", "锁" * 90, "line\nbreak")
+    shown = drawn(snapshot(*map(lock, names)), View(width=width))
+    assert "\x1b" not in shown
+    # Behind an empty line, the titles, and one line for each lock.
+    assert len(shown.partition("\n\n")[2].splitlines()) == 1 + len(names)
+    if width == 200:
+        assert r"\x1b[2J" in shown
+        assert "[bold red]markup[/]" in shown
+
+
+def test_a_terminal_that_is_too_low_shows_the_first_locks_and_says_so() -> None:
+    shown = drawn(snapshot(*(lock(f"n{i:02}") for i in range(40))), View(height=20)).splitlines()
+    assert len(shown) == 20
+    assert shown[-1] == "10 of 40 locks, sorted by name; q quits, s sorts"
+
+
+def address(server: Master) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+def test_the_views_of_masters_and_the_metrics_follow_the_leader_of_a_group(server: ServerBinary) -> None:
+    prometheus_client = pytest.importorskip("prometheus_client")
+    from rlock.telemetry import prometheus
+
+    registry: Any = prometheus_client.CollectorRegistry()
+    handle = prometheus.enable(registry=registry)
+    with (
+        ReplicatedGroup(server, replicas=1, sentinels=3) as group,
+        rlock.Client([group.url], 1.0) as client,
+        closing(Scan(client)) as scan,
+    ):
+        client.init()
+        (label,) = client.masters
+
+        def look() -> Any:
+            return scan.look().masters[0]
+
+        def measured() -> list[float | None]:
+            names = ("master_up", "group_replicas", "group_replicas_acknowledged", "group_promotions_total")
+            return [registry.get_sample_value(f"redlock_{name}", {"master": label}) for name in names]
+
+        old = group.primary
+        assert client.lock("x").acquire()
+        assert look().group == GroupHealth(address(old), None, replicas=1, online=1, acknowledged=1)
+        until(lambda: measured() == [1, 1, 1, 0], "the replica acknowledged the grant")
+        group.fail_over()
+        until(lambda: (now := look().group) and now.leader == address(group.primary) and now.since, "B leads")
+        until(lambda: look().guarded > 0, "the look asks the server that leads for locks")
+        until(lambda: measured()[:3] == [0, 1, 0], "no replica acknowledges the renewals")
+        shown = run("watch", "--once", masters=[group.url], COLUMNS="250").out
+        assert " no vote " in shown
+        assert f"{address(group.primary)} leads for " in shown
+        assert "0 of 1 replicas acknowledge: no vote without exactly all of them" in shown
+        told = json.loads(run("status", "y", "--json", masters=[group.url]).out)
+        assert told["groups"][label]["leader"] == address(group.primary)
+        group.mend()
+        until(lambda: look().group.votes, "all replicas acknowledge")
+        assert 0 < time.time() - look().group.since < 60
+        client.init()  # otherwise the restart guard would take ten seconds
+        assert client.lock("y").acquire()
+        until(lambda: measured() == [1, 1, 1, 1], "the replica acknowledged, and one promotion was seen")
+        shown = run("status", "y", masters=[group.url]).out
+        assert f"\n    {address(group.primary)} leads" in shown
+        assert shown.endswith(", 1 of 1 replicas acknowledge\n")
+        handle.disable()

@@ -1,0 +1,335 @@
+"""The pages of docs/howto whose programs are processes: celery, cron, django, leader, redisson.
+
+A worker of Celery, prefork, with one master's server as the broker; the lines of the crontab and the units;
+the project of Django with a database, its test client and manage.py; Java and Python that wait for one lock.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlock
+
+from ..fixtures import FreshMasters
+from ..interop.conftest import redisson as redisson  # a fixture
+from ..lock.conftest import eventually
+from ..servers import Fleet, left, raw
+from .pages import PYTHON, RLOCK, Start, block, lay_out, starter, write_scripts
+
+#: Around each work of the page: a note when it begins and when it ends.
+CELERY_NOTED = """
+import functools
+import os
+
+
+def noted(work):
+    @functools.wraps(work)
+    def note(key, lock):
+        with open("notes", "a") as notes:
+            print("begin", key, os.getpid(), lock.fencing_token, file=notes)
+        result = work(key, lock)
+        with open("notes", "a") as notes:
+            print("end", key, os.getpid(), lock.fencing_token, file=notes)
+        return result
+    return note
+
+
+make_report, build = noted(make_report), noted(build)
+"""
+
+
+def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_one(
+    masters3: Fleet, fresh_masters: FreshMasters, tmp_path: Path
+) -> None:
+    celery = pytest.importorskip("celery", reason="celery is in the extra test")
+    broker = fresh_masters(1)[0].url
+    changes = {"tasks.py": ("countdown=30", "countdown=1"), "work.py": ("range(30)", "range(20)")}
+    lay_out("howto/celery.md", tmp_path, changes)
+    with (tmp_path / "work.py").open("a") as file:
+        file.write(CELERY_NOTED)
+    log, notes = tmp_path / "worker.log", tmp_path / "notes"
+    notes.touch()
+    command = "-m celery -A tasks worker -c 2 -l INFO --without-gossip --without-mingle -E"
+    told = {"BROKER_URL": broker, "RESULT_URL": f"{broker}/1"}
+    with (
+        celery.Celery("sender", broker=broker) as app,
+        raw(f"{broker}/1") as backend,
+        starter(tmp_path, masters3.urls, **told) as start,
+        log.open("a") as file,
+    ):
+
+        def send(task: str, *args: Any) -> str:
+            ident: str = app.send_task(task, args).id
+            return ident
+
+        def result(ident: str) -> Any:
+            """What the task has returned; read from the broker's server, so that no result waits on it."""
+
+            def done() -> Any:
+                meta = json.loads(str(backend.get(f"celery-task-meta-{ident}") or "{}"))
+                return meta if meta.get("status") in ("SUCCESS", "FAILURE") else None
+
+            found = eventually(done, 30)
+            assert found is not None, log.read_text()
+            assert found["status"] == "SUCCESS", found
+            return found["result"]
+
+        worker = start(PYTHON, *command.split(), stdout=file)
+        first = send("tasks.report", 7)
+        assert eventually(lambda: "begin 7" in notes.read_text(), 40), log.read_text()
+        second = send("tasks.report", 7)
+        assert result(second) is None
+        assert "end 7" not in notes.read_text(), "it was not busy any more"
+        rebuilds = [send("tasks.rebuild", "a") for _ in range(2)]
+        other = send("tasks.report", 8)
+        assert (result(first), result(other)) == ("report 7", "report 8")
+        assert [result(one) for one in rebuilds] == ["index a", "index a"]
+        assert "was skipped" in log.read_text()
+        built = [line.split()[0] for line in notes.read_text().splitlines() if " a " in line]
+        assert built == ["begin", "end", "begin", "end"], "two have built at a time"
+        # A warm shutdown ends the task that is on, with its lock.
+        last = send("tasks.report", 9)
+        assert eventually(lambda: "begin 9" in notes.read_text(), 20)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+        assert result(last) == "report 9"
+        assert "end 9" in notes.read_text()
+
+
+#: Notes that it runs, and waits until it is told to end.
+JOB = "echo $$ >>ran\nuntil test -e go-on; do sleep 0.05; done\nexit 3"
+
+
+@pytest.fixture
+def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
+    """Programs of this folder come first."""
+    jobs = dict.fromkeys(("nightly.py", "invoices.sh", "import.sh"), JOB)
+    write_scripts(tmp_path, {"rlock": RLOCK, "venv/bin/python": 'exec sh "$@"', **jobs})
+    with starter(tmp_path, masters3.urls, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}") as start:
+        yield start
+
+
+def crontab(folder: Path) -> dict[str, str]:
+    """The shell lines, by the name of the lock, with everything in this folder."""
+    lines = block("howto/cron.md", "crontab").splitlines()
+    settings = [line for line in lines if re.fullmatch(r"[A-Z_]+=\S+", line)]
+    assert [line.partition("=")[0] for line in settings] == ["MAILTO", "RLOCK_MASTERS"]
+    commands = [line.split(maxsplit=5)[5] for line in lines[len(settings) :]]
+    here = [re.sub(r"/opt/rlock/bin|/srv/report|/srv", str(folder), command) for command in commands]
+    return {re.findall(r" (\w+) -- ", command)[0]: command for command in here}
+
+
+def runs(folder: Path) -> int:
+    ran = folder / "ran"
+    return len(ran.read_text().split()) if ran.exists() else 0
+
+
+@pytest.mark.parametrize("job", ["nightly", "import"])
+def test_a_second_run_is_skipped_or_waits_for_the_one_before(start: Start, tmp_path: Path, job: str) -> None:
+    line = crontab(tmp_path)[job]
+    first = start("/bin/sh", "-c", line)  # as cron does
+    assert eventually(lambda: runs(tmp_path), 20)
+    second = start("/bin/sh", "-c", line)
+    if job == "nightly":
+        assert "'nightly' is held by" in second.communicate(timeout=30)[0]
+    else:
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(1)
+    assert runs(tmp_path) == 1
+    (tmp_path / "go-on").touch()
+    assert first.wait(30) == 3, "the job's own status"
+    assert second.wait(30) == (75 if job == "nightly" else 3)
+    assert runs(tmp_path) == (1 if job == "nightly" else 2)
+
+
+def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:
+    unit = configparser.ConfigParser(strict=False)
+    unit.read_string(block("howto/cron.md", "nightly.service"))
+    assert unit["Service"]["ExecStart"].partition("/rlock ")[2] in crontab(tmp_path)["nightly"]
+    assert unit["Service"]["SuccessExitStatus"] == "75"
+
+
+def test_of_two_schedulers_one_runs_the_job_and_the_other_skips_it(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("apscheduler", reason="apscheduler is in the extra test")
+    lay_out("howto/cron.md", tmp_path, {"jobs.py": ("seconds=60", "seconds=1")})
+    log = tmp_path / "log"
+    command = (
+        "import logging, runpy; logging.basicConfig(level=logging.INFO); "
+        "runpy.run_path('jobs.py', run_name='__main__')"
+    )
+    with log.open("a") as file:
+        for _ in range(2):
+            start(PYTHON, "-c", command, stdout=file)
+        assert eventually(lambda: "was skipped" in log.read_text() and "cleanup" in log.read_text(), 20)
+
+
+#: Before each program: the project of the page, an item, and another process's client.
+DJANGO = """
+import os, threading
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test import Client
+import rlock
+from shop import locks, models, stock
+
+call_command("migrate", run_syncdb=True, verbosity=0)
+item = models.Item.objects.create(pk=1, left=10)
+other = rlock.Client(os.environ["RLOCK_MASTERS"].split(","), ttl=3)
+web = Client(raise_request_exception=True)
+
+def left():
+    return models.Item.objects.get(pk=1).left
+"""
+
+
+@pytest.fixture
+def django(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
+    """Start a program in the project of the page."""
+    pytest.importorskip("django", reason="django is in the extra test")
+    lay_out("howto/django.md", tmp_path)
+    with starter(tmp_path, masters3.urls, DJANGO_SETTINGS_MODULE="settings") as start:
+        yield start
+
+
+def shown(django: Start, text: str) -> str:
+    """The output of a program, in a process of its own: Django can be set up once only."""
+    process = django(PYTHON, "-c", DJANGO + text)
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, told
+    return told
+
+
+def test_a_command_that_is_on_elsewhere_ends_with_75(django: Start, masters3: Fleet) -> None:
+    command = (PYTHON, "-m", "django", "nightly")
+    with rlock.Client(masters3.urls) as client, client.lock("nightly"):
+        busy = django(*command)
+        told, _ = busy.communicate(timeout=60)
+        assert busy.returncode == 75
+        assert "another run is active" in told
+        assert "orders" not in told
+    free = django(*command)
+    told, _ = free.communicate(timeout=60)
+    assert (free.returncode, told.split()) == (0, ["orders", "invoices"])
+
+
+def test_a_view_that_is_on_answers_a_second_request_with_409(django: Start) -> None:
+    told = shown(
+        django,
+        """
+with other.lock("cart:5"):
+    answer = web.post("/cart/5/order/1")
+    print(answer.status_code, answer["Retry-After"], left())
+    print(web.post("/cart/6/order/1").status_code, left())
+answer = web.post("/cart/5/order/1")
+print(answer.status_code, answer.json(), left())
+""",
+    )
+    assert told.splitlines() == ["409 1 10", "200 9", "200 {'left': 8} 8"]
+
+
+#: A later holder writes between the acquire of this one and its first statement.
+OVERTAKEN = """
+claimed = models.Item.objects.filter
+def later():
+    assert other.evict("stock:1")
+    with other.lock("stock:1") as lock:
+        claimed(pk=1).update(left=100, fence=lock.fencing_token)
+    connection.close()
+def overtaken(*args, **kwargs):
+    models.Item.objects.filter = claimed
+    thread = threading.Thread(target=later)  # with a database connection of its own
+    thread.start()
+    thread.join(30)
+    return models.Item.objects.filter(*args, **kwargs)
+models.Item.objects.filter = overtaken
+try:
+    print(stock.take(1, 1))
+except (stock.Refused, rlock.LeaseLostError) as error:
+    print(type(error).__name__)
+print(left())
+"""
+
+
+def test_the_row_refuses_a_holder_that_was_overtaken(django: Start) -> None:
+    assert [line for line in shown(django, OVERTAKEN).splitlines() if "lock" not in line] == [
+        "Refused",
+        "100",
+    ]
+
+
+#: The package of a recipe, its command, what the leader says again and again, and faster than on the page.
+LEADERS = {
+    "celery": (
+        ["sh", "beat.sh"], "Sending due task report", {
+            "beat_tasks.py": ("60.0", "0.5"),
+            "beat.sh": ("/var/tmp/celerybeat-schedule", "$$.schedule -l INFO"),
+        },
+    ),
+    "apscheduler": ([PYTHON, "jobs.py"], "clean up [0-9]+", {"jobs.py": ("seconds=60", "seconds=0.3")}),
+    "django": ([PYTHON, "-m", "django", "outbox"], "sent with token [0-9]+", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", LEADERS)
+def test_one_machine_works_and_the_other_one_after_its_end(
+    package: str, masters3: Fleet, tmp_path: Path
+) -> None:
+    pytest.importorskip(package, reason=f"{package} is in the extra test")
+    command, says, changes = LEADERS[package]
+    write_scripts(tmp_path, {"rlock": RLOCK, "celery": f'exec "{PYTHON}" -m celery "$@"'})
+    logs = [tmp_path / f"log{i}" for i in range(2)]
+
+    def said() -> list[int]:
+        """How often each machine has said it."""
+        return [len(re.findall(says, log.read_text())) for log in logs]
+
+    told = {"BROKER_URL": masters3[0].url, "PYTHONUNBUFFERED": "1"}
+    if package == "django":
+        told["DJANGO_SETTINGS_MODULE"] = "settings"
+        lay_out("howto/django.md", tmp_path)
+    lay_out("howto/leader.md", tmp_path, changes)
+    told["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with starter(tmp_path, masters3.urls, **told) as start, ExitStack() as files:
+        machines = [start(*command, stdout=files.enter_context(log.open("w"))) for log in logs]
+        assert eventually(lambda: any(said()), 40), [log.read_text() for log in logs]
+        before = said()
+        assert before.count(0) == 1, before
+        first = 1 - before.index(0)
+        machines[first].send_signal(signal.SIGTERM)
+        machines[first].wait(30)
+        ended = said()[first]
+        assert eventually(lambda: said()[1 - first], 40), logs[1 - first].read_text()
+        assert said()[first] == ended
+
+
+def test_the_two_programs_of_the_page_take_their_turns(
+    masters3: Fleet, redisson: list[str], tmp_path: Path
+) -> None:
+    urls = masters3.urls
+    lay_out("howto/redisson.md", tmp_path)
+    commands = ([*redisson, "Nightly.java", *urls], [PYTHON, "nightly.py", *urls])
+    with rlock.Client(urls, 3.0, interop="redisson") as client, starter(tmp_path, urls) as start:
+        lock = client.lock("nightly")
+        lock.acquire()
+        processes = [start(*command, stderr=subprocess.PIPE) for command in commands]
+        assert eventually(lambda: client.status("nightly").queue_length == 1, 30)
+        with pytest.raises(subprocess.TimeoutExpired):
+            processes[0].wait(1)
+        lock.release()
+        told = [process.communicate(timeout=60) for process in processes]
+    assert [out for out, _ in told] == ["java has it\n", "python has it\n"], told
+    assert [process.returncode for process in processes] == [0, 0]
+    assert not [key for key in left(urls[0]) if "latch" not in key]

@@ -1,0 +1,262 @@
+"""The contention kit: each check goes red on a history that breaks it and only then; journals; counters."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rlock.testing import memory_client
+from rlock.testing.contention.checker import Eviction, falling_tokens, judge_safety, wrong_nesting
+from rlock.testing.contention.counter import Count, Counter
+from rlock.testing.contention.figures import jain
+from rlock.testing.contention.history import History
+from rlock.testing.contention.journal import Journal
+from rlock.testing.contention.order import SETTLE_S, Harm, judge_order
+from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder
+
+from ..histories import Line, ask, got, history, hold, look, ms, nested, release
+
+
+def checks(made: History, evictions: list[Eviction] | None = None) -> set[str]:
+    return {finding.check for finding in judge_safety(made, evictions or [])}
+
+
+DEAD = [ask(0), got(1, 1), look(500, 2400)]
+LOST = [ask(0), got(1, 1), look(300, 2001), look(320, 0)]
+INNER = {"event": "release", "at": ms(3), "hold_count": 2, "valid_until": ms(2000)}
+NESTING = [ask(0), got(1, 1), nested(2, 1, 2), INNER, *release(10, 2001)]
+#: Redisson tells no validity; a killed holder of its lock counts as an instant.
+JAVA = [ask(0), {"event": "acquired", "at": ms(1)}, {"event": "release", "at": ms(50)}]
+OVERLAP = {"overlap"}
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (history(a=hold(0, 10, 1), b=hold(10, 20, 2), c=hold(21, 30, 3)), set()),
+        (history(a=hold(0, 10, 1), b=hold(9, 20, 2)), OVERLAP),
+        (history(a=hold(0, 10, 1), b=hold(5, 20, 2, lock="y")), set()),
+        # A killed holder is valid to the end that it knew.
+        (history(a=DEAD, b=hold(2399, 2410, 2)), OVERLAP),
+        (history(a=DEAD, b=hold(2400, 2410, 2)), set()),
+        # A hold that was lost early counts to the last look that saw it valid.
+        (history(a=LOST, b=hold(301, 400, 2)), set()),
+        (history(a=LOST, b=hold(300, 400, 2)), OVERLAP),
+        # Two that see a validity at one instant overlap, however short it is.
+        (history(a=hold(0, 100, 1), b=[ask(0), got(50, 2), look(60, 0)]), OVERLAP),
+        # Only the outermost release ends a hold.
+        (history(a=NESTING, b=hold(9, 20, 2)), OVERLAP),
+        (history(a=NESTING, b=hold(10, 20, 2)), set()),
+        (history(java=JAVA, b=hold(49, 60, 2)), OVERLAP),
+        (history(java=JAVA, b=hold(50, 60, 2)), set()),
+        (history(java=JAVA[:2], b=hold(2, 60, 2)), set()),
+        (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 5)), {"token falls"}),
+        (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 6)), {"token falls", "token shared"}),
+    ],
+)
+def test_a_history_is_judged(made: History, found: set[str]) -> None:
+    # Of a holder without a validity there is no token either.
+    assert checks(made) - ({"nesting"} if made.holds[0].process == "java" else set()) == found
+
+
+def test_an_evicted_holder_counts_to_the_eviction() -> None:
+    evicted = [ask(0), got(1, 1, owner="vm:1"), look(400, 0)]
+    made = history(a=evicted, b=hold(300, 350, 2))
+    assert not checks(made, [Eviction(ms(299), "x", {"vm:1"})])
+    still = history(a=[*evicted[:2], look(380, 2001)], b=hold(300, 350, 2))
+    lookalike = [Eviction(ms(299), "x", {"vm:2"}), Eviction(ms(299), "y", {"vm:1"})]
+    assert checks(still, lookalike) == {"overlap"}
+    assert not checks(still, [Eviction(ms(299), "x", {"vm:1"})])
+
+
+def test_the_validity_tells_when_a_round_was_sent() -> None:
+    # Both had waited since the beginning; the second one's round was sent when the first one was inside.
+    made = history(a=hold(100, 110, 7, asked=0), b=hold(2200, 2210, 6, asked=0, until=4200))
+    assert falling_tokens(made.holds)
+    # A round that was sent before the first one's return may have any token.
+    sent_before = hold(120, 130, 6, asked=0, until=2090)
+    assert not falling_tokens(history(a=hold(100, 110, 7, asked=0), b=sent_before).holds)
+
+
+@pytest.mark.parametrize(
+    ("inner", "wrong"),
+    [
+        ([(7, 2), (7, 3)], False),
+        ([(8, 2)], True),
+        ([(7, 3)], True),
+        ([(7, 1)], True),
+        ([(7, 2), (7, 2)], True),
+    ],
+)
+def test_nested_acquires_have_the_outer_token_and_count_up(inner: list[tuple[int, int]], wrong: bool) -> None:
+    lines = [ask(0), got(1, 7), *(nested(2, token, count) for token, count in inner)]
+    assert checks(history(a=lines)) == ({"nesting"} if wrong else set())
+    assert wrong_nesting(history(a=hold(0, 10, 0)).holds), "a hold without a token is refused"
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    path, made = tmp_path / "w1.jsonl", History()
+    lines = [{**line, "attempt": 1} for line in (ask(1), got(2, 7, owner="vm:1"))]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    for begin, end in pairwise([0, *range(1, len(data), 7), len(data) - 1]):
+        with path.open("ab") as file:
+            file.write(data[begin:end])
+        assert not made.take(tmp_path).holds
+    with path.open("ab") as file:
+        file.write(data[-1:])
+    (found,) = made.take(tmp_path).holds
+    assert (found.grant.token, found.asked_at, found.process) == (7, ms(1), "w1")
+
+
+def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
+    made = history(a=hold(0, 100, 1), b=hold(50, 60, 2))
+    made.horizon = ms(40)
+    assert not judge_safety(made)
+    made.horizon = ms(50)
+    assert judge_safety(made)
+
+
+def test_an_attempt_that_ctrl_c_ended_before_its_first_line_is_none() -> None:
+    made = History().add("w", [{"event": "done", "attempt": 1, "outcome": "interrupted", "at": 1}])
+    assert not made.attempts
+    assert not made.open
+
+
+def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
+    with memory_client(3) as client:
+        lock = client.lock("x")
+
+        def work(held: Hold) -> None:
+            with held.nested(lock):
+                held.keep(2.5 * LOOK_S, lambda: True)
+
+        assert Recorder(Journal(tmp_path, "w1"), client.ttl).attempt(lock, work)
+        assert not lock.hold_count
+    lines = [json.loads(line) for line in (tmp_path / "w1.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == [
+        *("acquire", "acquired", "acquire", "acquired", "valid", "valid"),
+        *("release", "released", "release", "released", "done"),
+    ]
+    assert [line["hold_count"] for line in lines if "hold_count" in line] == [1, 2, 2, 1, 1, 0]
+    made = History().take(tmp_path)
+    made.horizon = 1 << 63
+    (found,) = made.holds
+    assert (found.lock, found.outcome, len(found.nested), found.lost) == ("x", "got", 1, False)
+    assert not judge_safety(made)
+    assert not made.open
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError()])
+def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
+    tmp_path: Path, error: BaseException
+) -> None:
+    def work(held: Hold) -> None:
+        raise error
+
+    with memory_client(3) as client:
+        lock = client.lock("x")
+        with pytest.raises(type(error)):
+            Recorder(Journal(tmp_path, "w1"), client.ttl).attempt(lock, work)
+        assert not lock.locked()
+    (attempt,) = History().take(tmp_path).attempts
+    assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
+
+
+SETTLE_MS = SETTLE_S * 1000
+#: It waited for the longest time of all.
+LONG_MS = 3 * SETTLE_MS
+
+
+def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
+    """A hold of 10 ms, and since when it had its place."""
+    return [
+        ask(asked),
+        {"event": "arrived", "at": ms(arrived)},
+        got(begin, token),
+        *release(begin + 10, begin),
+    ]
+
+
+def stalled(begin: float, end: float) -> Line:
+    return {"event": "stalled", "at": ms(end), "since": ms(begin)}
+
+
+def found(made: History, *harms: Harm) -> list[str]:
+    return [finding.check for finding in judge_order(made, harms, masters=3).findings]
+
+
+@pytest.mark.parametrize(
+    ("token", "asked", "checks"),
+    [
+        (2, 6, ["overtaken"]),
+        (2, 4, []),  # the other one asked before the waiter had its place
+        (0, 6, []),  # the waiter was first, and returns late from its acquire
+    ],
+)
+def test_a_waiter_that_is_overtaken_by_a_later_one_is_found(
+    token: int, asked: float, checks: list[str]
+) -> None:
+    assert found(history(a=waits(0, 5, 100, token), b=hold(50, 60, 1, asked=asked))) == checks
+
+
+def test_a_process_that_did_not_run_may_lose_its_turn_and_no_later_one() -> None:
+    other = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
+    waiter = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
+    assert not found(history(a=[*waiter, stalled(LONG_MS + 40, LONG_MS + 90)], b=other))
+    assert found(history(a=[*waiter, stalled(0, 1)], b=other)) == ["overtaken"]
+    assert found(history(a=waiter, b=[*other, stalled(LONG_MS + 40, LONG_MS + 90)])) == ["overtaken"]
+
+
+def test_faults_excuse_it_if_more_than_a_minority_felt_them_within_a_short_time() -> None:
+    made = history(
+        a=waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2),
+        b=hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6),
+    )
+    just_before = Harm(ms(LONG_MS - 100), ms(LONG_MS - 50), 1)
+    assert found(made, just_before) == ["overtaken"]
+    assert not found(made, just_before, just_before._replace(begin=ms(LONG_MS - 500)))
+    assert not found(made, just_before._replace(masters=3))
+    assert found(made, Harm(0, 1, 3)) == ["overtaken"]
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> Counter:
+    return Counter(tmp_path / "counter")
+
+
+def test_updates_one_upon_the_other_are_all_there(counter: Counter) -> None:
+    for expected in range(3):
+        assert counter.read() == expected
+        assert counter.write(expected + 1)
+    assert counter.count() == Count(value=3, acknowledged=3, highest_token=0)
+    assert counter.count().lost == 0
+
+
+def test_updates_that_were_overwritten_unseen_are_lost(counter: Counter) -> None:
+    for value in (1, 2, 3):
+        counter.write(value)
+    counter.write(2)  # it read 1, before the second and the third write
+    assert (counter.count().acknowledged, counter.count().lost) == (4, 2)
+
+
+def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
+    counter.read(1)
+    value = counter.read(2)
+    # The holder of token 1 was paused. Its write would be lost, although no write with token 2 came before.
+    assert not counter.write(1, 1)
+    assert counter.write((value or 0) + 1, 2)
+    assert counter.read(1) is None
+    assert counter.count().lost == 0
+
+
+def test_the_same_token_may_write_again(counter: Counter) -> None:
+    counter.read(5)
+    assert counter.write(1, 5)
+    assert counter.write(2, 5)
+
+
+def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
+    assert (jain([5, 5, 5, 5]), jain([20, 0, 0, 0]), jain([0, 0]), jain([])) == (1, 0.25, None, None)
