@@ -40,13 +40,13 @@ from .servers import (
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
-# A run that was started in the background inherits SIGINT and SIGHUP as ignored. Its children would inherit
-# that, and each test that interrupts one would fail after its time-out.
+# A run that was started in the background inherits these as ignored. Its children would inherit that, and each
+# test that interrupts one would fail after its time-out.
 with contextlib.suppress(ValueError):  # not the main thread
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(_number) is signal.SIG_IGN:
+            interrupts = _number == signal.SIGINT
+            signal.signal(_number, signal.default_int_handler if interrupts else signal.SIG_DFL)
 
 _LOG = logging.getLogger("rlock")
 _AS_IT_WAS = _LOG.level, _LOG.propagate, _LOG.disabled, logging.root.manager.disable
