@@ -40,8 +40,8 @@ from .servers import (
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
 FreshMasters = Callable[..., Fleet]
-# A run that was started in the background inherits these as ignored. Its children would inherit that, and each
-# test that interrupts one would fail after its time-out.
+# A run that was started in the background inherits these as ignored. Its children would inherit that, and
+# each test that interrupts one would fail after its time-out.
 with contextlib.suppress(ValueError):  # not the main thread
     for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(_number) is signal.SIG_IGN:
