@@ -1,11 +1,18 @@
-"""The lease's transition table, exhaustively, and what the clock does to a lease."""
+"""The lease's transition table, what the clock does to a lease, and the signal of its loss."""
 
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from rlock import LossSignal
+from rlock._sync.runtime import Runtime
 from rlock.model import LeaseState
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.timing import drift
@@ -84,3 +91,28 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     assert lease.on(LeaseEvent.DISOWNED, "evicted") is LOST
     assert lease.remaining(0.1) == 0.0
     assert lease.reason == "evicted"
+
+
+def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
+    def wait() -> None:
+        for at in range(1, 30):
+            signal, lines = LossSignal(None, time.monotonic, Runtime()), itertools.count(1)
+
+            def handler(
+                frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
+            ) -> Any:
+                if not frame.f_code.co_filename.endswith("_client/loss_signal.py"):
+                    return None
+                if kind == "line" and next(lines) == at:
+                    sys.settrace(None)
+                    signal.set()
+                return handler
+
+            sys.settrace(handler)
+            signal.wait(0.05)
+            sys.settrace(None)
+        finished.set()
+
+    finished = threading.Event()
+    threading.Thread(target=wait, daemon=True).start()
+    assert finished.wait(10.0), "a handler waits for its own thread"

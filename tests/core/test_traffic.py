@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import hiredis
@@ -14,6 +15,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
+from ..interrupts import interrupted
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
 T = TypeVar("T")
@@ -257,3 +259,40 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     assert calls.acquire(settle=Settle.ALL).granted == 0
     assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
+
+
+# -- Ctrl-C in a call that is sent again: no late reply may send its acquire once more behind the undo
+
+
+def _undecided(calls: WiredCalls) -> bool:
+    """Whether a reply of an interrupted call would still be worked with."""
+    servers = calls._connections.servers
+    pending = [one for server in servers if server.connection for one in server.connection.pending]
+    return any(one.call is not None and not one.call.over for one in pending)
+
+
+CONFIRMATION = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
+#: The functions under test, each with the least number of its lines.
+WORK: dict[str, tuple[Callable[[WiredCalls], object], int]] = {
+    "a call that is sent again": (lambda calls: calls.acquire(), 50),
+    "a confirmation": (lambda calls: calls.start(CONFIRMATION), 10),
+}
+
+
+@pytest.mark.parametrize("what", WORK)
+def test_ctrl_c_before_any_line_ends_the_call(what: str) -> None:
+    work, lines = WORK[what]
+    left: list[str] = []
+    for at in range(1, 500):
+        calls = WiredCalls(3)
+        calls.reconnect()
+        for server in calls.servers:
+            server.shake_hands("vouched")  # the first delivery gives no vote, and the call is sent again
+        with interrupted(at, "_client/calls.py") as tracer:
+            work(calls)
+        if not tracer.where:
+            break
+        if _undecided(calls):
+            left.append(tracer.where)
+    assert at > lines
+    assert left == []
