@@ -9,7 +9,6 @@ from statistics import median
 
 import pytest
 
-import rlock
 from rlock._client.sentinel import Service
 
 from ..faults.conftest import Waiter
@@ -121,18 +120,3 @@ def test_unreachable_sentinels_are_an_error_that_names_them(
     usable(client)  # on the connection that there is
     told = refused(client_for(watched.url), "no Sentinel of 'mymaster' answers")
     assert str(watched.sentinels[0].port) in told
-
-
-def test_ready_clients_of_a_sentinel_are_taken(kind: type, watched: ReplicatedGroup) -> None:
-    import redis
-    import redis.asyncio
-
-    from .group import PASSWORD, SERVICE
-
-    module = redis if kind is rlock.Client else redis.asyncio
-    places = [("127.0.0.1", sentinel.port) for sentinel in watched.sentinels]
-    sentinel = module.sentinel.Sentinel(places, password=PASSWORD)
-    for group in (rlock.Group(sentinel, 1, SERVICE), rlock.Group(sentinel.master_for(SERVICE), 1)):
-        client = kind([group], TTL, max_ttl=TTL)
-        usable(client)
-        client.close()

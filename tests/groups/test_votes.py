@@ -85,22 +85,3 @@ def test_an_empty_primary_does_not_grant_what_its_replica_forgets_with_it(
             promote(new)
         refused(client_for(url, ttl=6.0), "it has no vote for")
         lock.check()
-
-
-@one_kind
-@pytest.mark.rule("3.6")
-def test_a_replica_that_followed_another_primary_has_no_vote_until_the_guard_is_over(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
-    """It has the note of a memory that is old enough, and none of the locks."""
-    group, stranger = group_of(), group_of(replicas=0)
-    old, new = group.servers
-    client = client_for(group.url)
-    usable(client)
-    new.follow(stranger.servers[0])
-    refused(client, "0 of 1 replicas acknowledged")
-    until(lambda: stranger.replicas_of(stranger.servers[0]) == [new.port], "it follows the other primary")
-    promote(new)
-    refused(client_for(f"{new.url}?replicas=0"), "it has no vote for")
-    new.follow(old)
-    usable(client)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio.sentinel
+import redis.sentinel
 
 import rlock
 from rlock.testing.local.embedded import ServerBinary
@@ -46,8 +48,14 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
             excludes(client, client.masters)
 
 
-@both
-def test_a_sentinel_of_valkey_py_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
+@pytest.mark.parametrize(
+    ("client_type", "library"),
+    [
+        *((rlock.Client, library) for library in (valkey, redis)),
+        *((tasks.Client, library.asyncio) for library in (valkey, redis)),
+    ],
+)
+def test_a_sentinel_of_each_library_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
         hosts = [("127.0.0.1", group.sentinels[0].port)]
         sentinel = library.sentinel.Sentinel(hosts, password=PASSWORD)
