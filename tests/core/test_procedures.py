@@ -24,18 +24,6 @@ FORGETFUL = ABSENT._replace(guarded=True)
 YOUNG, OLD = "b:ff", "c:00"
 
 
-def test_a_majority_wins_and_nothing_is_undone() -> None:
-    world = World(3, [YES, None, YES])
-    grant = world.acquire(AT_ONCE, label="host/1/main")
-    assert isinstance(grant, Grant)
-    assert grant.owner.startswith("host/1/main:")
-    assert grant.sent_at == 1000.0
-    assert world.kinds() == ["Call"]
-    assert world.contender.owners == [grant.owner], (
-        "who interrupts us from now on must know what to give back"
-    )
-
-
 def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> None:
     world = World(5, [YES, held_by(), held_by(), held_by(), DOWN])
     assert world.acquire(AT_ONCE) is None
