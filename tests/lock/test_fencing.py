@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import rlock
-from evidence.bugs import broken
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
@@ -118,15 +117,6 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     tokens += [take(chance.choice(clients)) for _ in range(60)]
     assert rising(tokens)
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
-
-
-@pytest.mark.kinds("blocking")
-def test_counters_and_their_maximum_give_one_token_twice(masters3: Fleet, make_client: MakeClient) -> None:
-    """The control of the test above: `INCR + max tokens` breaks rule 3.8."""
-    stamp_tomorrow(masters3.urls)
-    clients = [make_client(without(masters3.urls, dead)) for dead in (2, 1, 0)]
-    with broken("INCR + max tokens"):
-        assert not rising([take(client) for client in clients])
 
 
 @pytest.mark.rule("3.8")
