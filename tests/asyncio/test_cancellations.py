@@ -62,6 +62,15 @@ async def free(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def at_the_first_use_of_a_client(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
+    async with Client(cast.eyes.urls, TTL) as cast.victim:
+        yield
+        # What the cancelled one has begun to connect is of use to the next one.
+        async with cast.victim.lock(f"{name}, next"):
+            pass
+
+
+@asynccontextmanager
 async def held_by_another_client(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
     async with _holder(cast, cast.other, name, fair):
         yield
@@ -124,9 +133,9 @@ async def enumerate_all(cast: Cast, scene: Scene, *, fair: bool, late: bool) -> 
     for at in itertools.count(1):
         assert at < 60, "never ends"
         name = f"{scene.__name__}-{fair}-{late}-{at}"
-        work = Cut(cast.victim.lock(name, fair=fair).acquire(), at, late=late)
         cast.task = None
         async with scene(cast, name, fair):
+            work = Cut(cast.victim.lock(name, fair=fair).acquire(), at, late=late)
             cast.task = task = asyncio.ensure_future(_acquire_and_release(cast.victim, name, work))
             with contextlib.suppress(asyncio.CancelledError):
                 await task
@@ -146,6 +155,7 @@ async def _acquire_and_release(client: Client, name: str, work: Cut) -> bool:
 #: And how many suspensions there are at the least: a scene that never comes about must not pass.
 SCENES: tuple[tuple[Scene, int], ...] = (
     (free, 1),
+    (at_the_first_use_of_a_client, 1),
     (held_by_another_client, 4),
     (held_by_another_task, 3),
     (behind_another_waiter, 1),
@@ -163,27 +173,6 @@ def test_a_cancellation_at_any_await_of_an_acquire_leaves_nothing(
         async with _cast(eyes) as cast:
             for fair, late in WAYS:
                 assert await enumerate_all(cast, scene, fair=fair, late=late) >= least
-            await quiet(eyes)
-
-    asyncio.run(main())
-
-
-def test_also_at_the_first_use_of_a_client(eyes: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, TTL) as rival:
-            for late in (False, True):
-                for at in itertools.count(1):
-                    async with Client(eyes.urls, TTL) as client:
-                        work = Cut(client.lock("x").acquire(), at, late=late)
-                        if await ended(work):
-                            assert at > 1
-                            break
-                        await free_at_once(rival, "x")
-                        await nothing_left(eyes, client)
-                        # What the cancelled one has begun to connect is of use to the next one.
-                        async with client.lock("x"):
-                            pass
-            await nothing_left(eyes, rival)
             await quiet(eyes)
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
-from rlock.procedures.inspect import evict, locked, status
+from rlock.procedures.inspect import locked, status
 from rlock.rules import scripts
 from rlock.rules.keys import HandOff
 from rlock.rules.quorum import Ballot
@@ -260,24 +260,6 @@ def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
     alone = World(3, [THEIRS, THEIRS, DOWN])
     assert found[0] == alone.run(status(alone, "a", 0.5))
     assert [each.holder for each in found] == ["them:1", None, None]
-
-
-def test_a_lock_of_which_too_few_tell_is_no_error_among_many() -> None:
-    world = World(3, [THEIRS, DOWN, DOWN])
-    (found,) = world.run(statuses(world, ["a"], 0.5))
-    assert found.holder is None
-    assert [view.fault for view in found.masters] == [None, "connection refused", "connection refused"]
-    assert found.masters[0].holder == "them:1"
-
-
-def test_only_the_owners_that_are_named_are_evicted() -> None:
-    world = World(3, [THEIRS, THEIRS, OTHERS], [ABSENT, ABSENT, YES])
-    assert world.run(evict(world, "x", 0.5, {"others:2"})) == ["others:2"]
-    (command,) = world.sent(scripts.RELEASE)
-    assert named(command, "owner") == "others:2"
-    nobody = World(3, [THEIRS] * 3)
-    assert nobody.run(evict(nobody, "x", 0.5, {"others:2"})) == []
-    assert not nobody.sent(scripts.RELEASE)
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:

@@ -15,7 +15,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
-from ..interrupts import interrupted
+from ..interrupts import every_line
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
 T = TypeVar("T")
@@ -279,16 +279,13 @@ WORK: dict[str, tuple[Callable[[WiredCalls], object], int]] = {
 def test_ctrl_c_before_any_line_ends_the_call(what: str) -> None:
     work, lines = WORK[what]
     left: list[str] = []
-    for at in range(1, 500):
+    for tracer in every_line("_client/calls.py", least=lines):
         calls = WiredCalls(3)
         calls.reconnect()
         for server in calls.servers:
             server.shake_hands("vouched")  # the first delivery gives no vote, and the call is sent again
-        with interrupted(at, "_client/calls.py") as tracer:
+        with tracer:
             work(calls)
-        if not tracer.where:
-            break
-        if _undecided(calls):
+        if tracer.where and _undecided(calls):
             left.append(tracer.where)
-    assert at > lines
     assert left == []
