@@ -13,11 +13,6 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.calls import Calls
-from rlock.procedures.port import WaitGenerator
-from rlock.rules import scripts
-from rlock.rules.command_templates import Command
-from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet, raw
 from .conftest import MakeClient
@@ -141,30 +136,6 @@ def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
         tokens = [take(client) for _ in range(10)]
     assert rising([token, *tokens])
     assert len(rounds) <= 1, "they have agreed since"
-
-
-@pytest.mark.real_masters
-def test_a_write_of_somebody_else_that_comes_in_between_is_outbid(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, call = make_client(masters3.urls), Calls.call
-    ahead = stamp_tomorrow(masters3.urls)
-    stamp(masters3.urls, ahead, ahead + 10, ahead + 20)
-    late: list[int] = []
-
-    def ask_after_another(
-        self: Calls[Any], command: Command, *args: Any, **options: Any
-    ) -> WaitGenerator[Ballot]:
-        if command.script is scripts.FENCE and not late:
-            late.append(int(command.by_sha()[-2]) + 5)
-            stamp(masters3.urls, *late * 3)
-        return call(self, command, *args, **options)
-
-    monkeypatch.setattr(Calls, "call", ask_after_another)
-    with write_backs(masters3.urls) as rounds:
-        token = take(client)
-    assert token == late[0] + 1
-    assert len(rounds) == 2
 
 
 @pytest.mark.real_masters
