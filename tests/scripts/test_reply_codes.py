@@ -6,20 +6,15 @@ evidence/simulation/test_model.py compares all other replies, keys and messages 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
 
 from ..scripted import (
-    ANNA,
-    BEN,
     CHANNEL,
     EVICTED,
     FENCE,
     FENCE_MS,
-    HEIR,
     LEASE_MS,
     LIFE,
     LOCK,
@@ -30,10 +25,8 @@ from ..scripted import (
     TOKEN,
     Box,
     Ear,
-    Ears,
-    owner_of,
 )
-from .test_handshake import OTHER, noted
+from .test_handshake import noted
 
 
 @pytest.mark.rule("3.3")
@@ -188,37 +181,3 @@ def test_only_a_renewal_by_the_holder_raises_the_longest_lease_in_the_note(short
     assert longest(short) == 10_000
     assert short.renew(lease_ms=60_000) == short.renew(lease_ms=5_000) == [1]
     assert longest(short) == 60_000
-
-
-@pytest.mark.rule("2.1")
-def test_the_note_is_the_only_key_that_never_ends(box: Box, ears: Ears) -> None:
-    """However many names there are, nothing leaks; one key for each master is by design."""
-    ears.listen(ANNA)
-    steps: list[Callable[[], Any]] = [
-        lambda: box.handshake(),
-        lambda: box.acquire(),
-        lambda: box.acquire(THEIRS, waiter=ANNA),
-        lambda: box.acquire(THEIRS, waiter=BEN, order="fair"),
-        lambda: box.wait(BEN),
-        lambda: box.renew(count=2),
-        lambda: box.renew(THEIRS),
-        lambda: box.heal(THEIRS),
-        lambda: box.release("", CHANNEL),
-        lambda: box.fence(THEIRS, 2**53 - 1),
-        lambda: box.hand_on(ban_ms=60_000),
-        lambda: box.acquire(owner_of(ANNA), lease_ms=2 * LEASE_MS),
-        lambda: box.heal(owner_of(ANNA)),
-        lambda: box.handshake(OTHER),
-        lambda: box.hand_on(owner_of(ANNA), next_waiter=HEIR, order="barging"),
-        lambda: box.client.delete(LOCK),
-        lambda: box.heal(owner_of(HEIR), lease_ms=3 * LEASE_MS),
-        lambda: box.handshake(OTHER, "vouched"),
-        lambda: box.status(),
-    ]
-    seen: set[str] = set()
-    for step in steps:
-        step()
-        found = {str(key) for key in box.client.keys()}  # noqa: SIM118
-        assert {key for key in found if box.pttl(key) == -1} == {NOTE}
-        seen |= found
-    assert len(seen) == 5, "a key of each kind has been there"
