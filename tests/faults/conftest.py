@@ -16,6 +16,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import Child, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
 from . import clock, netns
 from .clock import Clock
@@ -60,17 +61,9 @@ print("usable")
 
 
 @pytest.fixture
-def client_for() -> Iterator[ClientFor]:
+def client_for(make_client: ClientFor) -> ClientFor:
     """``client_for(urls, ttl, **options)``: clients that are closed with the test."""
-    made: list[rlock.Client] = []
-
-    def make(urls: Sequence[str], ttl: float = 3.0, **options: Any) -> rlock.Client:
-        made.append(rlock.Client(urls, ttl, **{**GUARD_OFF, **options}))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+    return lambda urls, ttl=3.0, **options: make_client(urls, ttl, **{**GUARD_OFF, **options})
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
 from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
-from .group import Place, ReplicatedGroup, until
+from .group import Place, ReplicatedGroup
 
 
 @pytest.mark.rule("3.6")
@@ -76,25 +76,6 @@ def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
     assert "the user app may not run wait" in [found["what"] for found in doctor([url]).findings]
     with pytest.raises(rlock.OptionsError, match="no permissions to run the 'wait' command"):
         client.lock("x").acquire()
-
-
-def test_an_empty_primary_does_not_grant_what_its_replica_forgets_with_it(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
-    """The primary is back before anybody notices, and the replica copies its empty memory."""
-    group = group_of()
-    old, new = group.servers
-    lock = client_for(group.url, ttl=6.0).lock("x", renew=False)
-    assert lock.acquire()
-    old.kill()
-    old.start()
-    until(lambda: group.replicas_of(old) == [new.port], "the replica follows the empty primary")
-    until(lambda: not new.client.exists("x"), "the replica has copied the empty memory")
-    for url in (group.url, f"{new.url}?replicas=0"):
-        if url != group.url:
-            promote(new)
-        refused(client_for(url, ttl=6.0), "it has no vote for")
-        lock.check()
 
 
 # -- clocks that differ inside a group: a lease is replicated as an instant, so it ends early or late there
