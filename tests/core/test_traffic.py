@@ -119,6 +119,16 @@ def test_no_answer_of_a_dropped_connection_is_judged_or_counted() -> None:
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL), "the last note was not believed"
 
 
+def test_an_answer_that_belongs_to_another_command_is_no_vote() -> None:
+    """A reply too many on the wire, as after an interrupt in the middle of a command."""
+    calls = connected(1)
+    before = calls.connection(0)
+    before.write(commands.acquire("another", "somebody:1", 5_000).packed)
+    assert calls.acquire().granted == 1, "sent again on a new connection"
+    assert before.ended
+    assert calls.servers[0].ran == ["acquire"] * 3
+
+
 def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_the_one_before() -> None:
     """The clock of the master was set forward between: its note says that the memory is a day old."""
     calls = connected(1)

@@ -15,8 +15,8 @@ from rlock._client.calls import Calls
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands, scripts
-from rlock.rules.command_templates import Command, encode
+from rlock.rules import scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
@@ -115,25 +115,6 @@ def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
         assert condition.wait(0.1) is False
         assert not condition._waiters  # type: ignore[attr-defined]
     assert any("was lost" in record.message for record in caplog.records)
-
-
-@threads_only
-def test_an_answer_that_belongs_to_another_command_is_no_vote(
-    masters1: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = make_client(masters1.urls)
-    lock = client.lock("x")
-    with lock:
-        pass
-    calls = client._engine().masters
-    (server,) = calls._connections.servers
-    assert server.connection is not None
-    # A reply too many on the wire, as after an interrupt in the middle of a command.
-    server.connection.send(encode(commands.acquire("y", "somebody:1", 5000).by_source()))
-    server.connection.pending.clear()
-    assert lock.acquire(timeout=5.0)
-    lock.release()
-    assert not raw(masters1.urls[0]).exists("x")
 
 
 @pytest.mark.rule("3.9")
