@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -65,29 +63,6 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
     return one
 
 
-class Attempt(NamedTuple):
-    """A round of an acquire."""
-
-    client: str
-    at: float
-
-
-@contextmanager
-def counted_attempts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Attempt]]:
-    """Each time this process asked the masters for a lock: its `<client>`, and the instant."""
-    asked: list[Attempt] = []
-    call = Calls.call
-
-    def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        if command.script is scripts.ACQUIRE:
-            asked.append(Attempt(str(command.echo).rpartition(":")[0], time.monotonic()))
-        return call(self, command, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Calls, "call", count)
-        yield asked
-
-
 @pytest.mark.rule("4.5")
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_processes_get_the_lock_in_the_order_in_which_they_came(
@@ -110,7 +85,12 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
     masters: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [make_client(masters.urls, ttl=10.0) for _ in range(8)]
-    done = threading.Event()
+    done, asked, call = threading.Event(), list[Command](), Calls.call
+
+    def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        if command.script is scripts.ACQUIRE:
+            asked.append(command)
+        return call(self, command, *args, **options)
 
     def wait(client: rlock.Client) -> None:
         with client.lock("x"):
@@ -122,11 +102,11 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
             threads.append(threading.Thread(target=wait, args=(client,)))
             threads[-1].start()
             assert eventually(lambda: clients[0].status("x").queue_length == len(threads))
-        with counted_attempts(monkeypatch) as asked:
-            clients[0].lock("x").release()
-            assert eventually(lambda: client_label(threads[0].name) in (clients[0].status("x").holder or ""))
-            time.sleep(0.3)
-            assert asked == [], "the messages are the grant, so nobody asks"
+        monkeypatch.setattr(Calls, "call", count)
+        clients[0].lock("x").release()
+        assert eventually(lambda: client_label(threads[0].name) in (clients[0].status("x").holder or ""))
+        time.sleep(0.3)
+        assert asked == [], "the messages are the grant, so nobody asks"
         clients[0].lock("y").acquire()  # for the `with`
         assert clients[0].status("x").queue_length == 6
         clients[0].lock("y").release()
