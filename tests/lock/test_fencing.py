@@ -49,13 +49,6 @@ def stamp(urls: list[str], *tokens: int) -> None:
         raw(url).set(FENCE, f"{token} somebody:else", px=3600_000)
 
 
-def stamp_tomorrow(urls: list[str]) -> int:
-    """Have all masters remember a token that is a day ahead, so that nobody's time plays a part."""
-    token = int(time.time() + 86400) * 10**6
-    stamp(urls, *[token] * len(urls))
-    return token
-
-
 @contextmanager
 def write_backs(urls: list[str]) -> Iterator[set[tuple[str, str]]]:
     """The rounds that had a token stored, by owner and token, when the block has ended."""
@@ -104,7 +97,8 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
 ) -> None:
     """With counters and their maximum {1,2}, {1,3}, {2,3} give 1, 2, 2."""
     urls = masters(count).urls
-    ahead = stamp_tomorrow(urls)
+    ahead = int(time.time() + 86400) * 10**6  # so that nobody's time plays a part
+    stamp(urls, *[ahead] * count)
     minorities = itertools.combinations(range(count), count // 2)
     clients = [make_client(without(urls, *dead)) for dead in minorities]
     tokens = [ahead] + [take(client) for client in clients]
