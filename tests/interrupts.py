@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -19,8 +19,8 @@ from typing import Any
 SPARED = re.compile(r"\s*with |\s*return True$|.*\bemit\(")
 
 
-class Interrupt:
-    """KeyboardInterrupt in front of the n-th line that this thread executes in files of rlock's.
+class Interrupt(AbstractContextManager["Interrupt"]):
+    """KeyboardInterrupt in front of the n-th line of the body in files of rlock's; the body goes no further.
 
     ``where``: which one that was; empty: there are fewer.
     """
@@ -41,18 +41,30 @@ class Interrupt:
                 raise KeyboardInterrupt
         return self
 
+    def __enter__(self) -> Interrupt:
+        # Otherwise the interrupt may hit a client of another test, which is collected here.
+        gc.disable()
+        self._before = sys.gettrace()
+        sys.settrace(self)
+        return self
 
-@contextmanager
-def interrupted(at: int, *files: str) -> Iterator[Interrupt]:
-    """Run the body with an interrupt in front of its n-th line in these files; it goes no further."""
-    tracer = Interrupt(at, files)
-    # Otherwise the interrupt may hit a client of another test, which is collected here.
-    gc.disable()
-    sys.settrace(tracer)
-    try:
-        yield tracer
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        sys.settrace(self._before)
         gc.enable()
+        return kind is KeyboardInterrupt
+
+
+def interrupted(at: int, *files: str) -> Interrupt:
+    """Run the body with an interrupt in front of its n-th line in these files."""
+    return Interrupt(at, files)
+
+
+def every_line(*files: str, least: int = 10) -> Iterator[Interrupt]:
+    """An interrupt for each line in these files, one after another. The last one does not come."""
+    for at in range(1, 500):
+        tracer = Interrupt(at, files)
+        yield tracer
+        if not tracer.where:
+            assert at > least
+            return
+    raise AssertionError("it takes longer than that")

@@ -23,7 +23,10 @@ from rlock.rules.tickets import Place
 
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
-FREE = commands.free(OWN, "job", "me:1")
+FREE = commands.free(OWN, "job", "you:1")
+#: A release that grants the lock to the next owner.
+PLACE = Place("job", "t:1", "client_id", 9_000, fair=False)
+OVER = commands.hand_over(OWN, "job", "you:1", "", PLACE, "t:2", barging=True, token=9)
 
 
 def group(masters: int = 1, replicas: int = 1) -> WiredCalls:
@@ -49,20 +52,26 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
     assert [calls.connection(master).writes for master in range(3)] == [1, 1, 1]
 
 
-def test_a_refusal_counts_with_the_replicas_only() -> None:
-    calls = group()
-    calls.acquire("you:1")
-    assert calls.acquire("me:1").refused == 1
-    calls.servers[0].acknowledging = 0
-    assert fault(calls.acquire("me:1")) is FaultKind.UNREPLICATED
+#: Each with what is written behind a command that may only read: WAIT needs something to wait for.
+ASKED: list[tuple[Command, list[str]]] = [
+    (commands.acquire("job", "me:1", 9_000), []),
+    (commands.renew(9_000, [("job", "you:1", 1, 9)]), []),
+    (OVER, []),
+    (commands.status("another"), ["PUBLISH"]),
+    (commands.fence("job", "you:1", EPOCH_US), ["PUBLISH"]),
+]
 
 
 @pytest.mark.rule("2.4")
-def test_a_renewal_that_a_replica_lacks_is_no_vote() -> None:
-    calls = group()
-    calls.acquire()
-    calls.servers[0].acknowledging = 0
-    assert fault(calls.ask(commands.renew(9_000, [("job", "me:1", 1, 9)], guarded=False))) is not None
+@pytest.mark.parametrize(("command", "marks"), ASKED, ids=[command.script.name for command, _ in ASKED])
+def test_an_answer_that_a_replica_lacks_is_no_vote(command: Command, marks: list[str]) -> None:
+    for acknowledging in (1, 0):
+        calls = group()
+        calls.acquire("you:1")
+        calls.servers[0].ran.clear()
+        calls.servers[0].acknowledging = acknowledging
+        assert fault(calls.ask(command)) is (None if acknowledging else FaultKind.UNREPLICATED)
+        assert calls.servers[0].ran == [command.script.name, *marks, "WAIT", "INFO"]
 
 
 @pytest.mark.rule("2.4")
@@ -85,17 +94,23 @@ def test_a_group_without_its_replicas_is_asked_for_its_primary_once_a_second() -
     assert first.ended
 
 
-def test_a_release_waits_for_no_replica_unless_it_grants_the_lock_to_the_next_owner() -> None:
+def test_a_release_waits_for_no_replica_and_one_that_is_not_acknowledged_is_sent_to_the_next_primary() -> (
+    None
+):
     calls = group()
-    calls.acquire()
-    calls.servers[0].ran.clear()
+    (server,) = calls.servers
+    calls.acquire("you:1")
+    server.ran.clear()
     assert calls.ask(FREE).granted == 1
-    assert calls.servers[0].ran == ["release"]
-    calls.acquire()
-    place = Place("job", "t:1", "client_id", 9_000, fair=False)
-    over = commands.hand_over(OWN, "job", "me:1", "", place, "t:2", barging=True, token=9)
-    calls.servers[0].acknowledging = 0
-    assert fault(calls.ask(over)) is FaultKind.UNREPLICATED
+    assert server.ran == ["release"]
+    calls.acquire("you:1")
+    server.acknowledging = 0
+    for _ in calls.call(OVER, TIMEOUT_S, resend_for=9.0, late=FREE):
+        pass
+    server.ran.clear()
+    calls.cut(0)
+    calls.reconnect()
+    assert "release" in server.ran
 
 
 def test_commands_that_come_meanwhile_share_the_next_wait() -> None:
@@ -105,13 +120,6 @@ def test_commands_that_come_meanwhile_share_the_next_wait() -> None:
     assert calls.servers[0].ran.count("WAIT") == 1
     assert calls.acquire().granted == 1
     assert calls.servers[0].ran.count("WAIT") == 2
-
-
-@pytest.mark.parametrize("command", [commands.status("job"), commands.fence("job", "me:1", 9)])
-def test_a_wait_behind_a_command_that_may_only_read_has_a_message_to_wait_for(command: Command) -> None:
-    calls = group()
-    assert fault(calls.ask(command)) is None
-    assert calls.servers[0].ran[1:] == ["PUBLISH", "WAIT", "INFO"]
 
 
 @pytest.mark.rule("3.6")
@@ -133,20 +141,6 @@ def test_a_vote_is_judged_by_the_longest_lease_that_is_known_when_the_replicas_h
     connection.arrived = replies[wait:]
     calls._connections.read()
     assert ballot.votes[0].guarded
-
-
-def test_a_release_that_is_not_acknowledged_is_sent_again_to_the_next_primary() -> None:
-    calls = group()
-    calls.acquire()
-    place = Place("job", "t:1", "client_id", 9_000, fair=False)
-    over = commands.hand_over(OWN, "job", "me:1", "", place, "t:2", barging=True, token=9)
-    calls.servers[0].acknowledging = 0
-    for _ in calls.call(over, TIMEOUT_S, resend_for=9.0, late=FREE):
-        pass
-    calls.servers[0].ran.clear()
-    calls.cut(0)
-    calls.reconnect()
-    assert "release" in calls.servers[0].ran
 
 
 def test_a_vote_that_no_replica_confirmed_yet_is_a_fault_when_the_connection_ends() -> None:

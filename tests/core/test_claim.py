@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,13 +37,13 @@ def message(world: World, age_s: float = 0.0, **changes: object) -> HandOff:
     return made._replace(**changes)  # type: ignore[arg-type]
 
 
-def handed(world: World, *messages: HandOff, attempts: int = 1) -> None:
+def handed(world: World, *messages: HandOff) -> None:
     """The contender waits, and messages of the first masters have woken it."""
     world.context = replace(world.context, guard=Guard(world.context.masters, 10.0, 0))
     for master in range(world.size):
         world.context.time.saw(master, NOW_US, 1000.0)
     place = world.contender.take_place(world.context)
-    place.ticket, place.drawn, place.attempts = 5, True, attempts
+    place.ticket, place.drawn, place.attempts = 5, True, 1
     world.contender.findings.handed = dict(enumerate(messages))
     world.contender.findings.ballot = Ballot(world.size)
 
@@ -77,64 +78,49 @@ def test_the_lease_counts_from_the_oldest_grant_of_the_best_quorum() -> None:
     assert world.now - 0.21 < grant.sent_at <= world.now - 0.2, "and not from 0.3: three are younger"
 
 
-UNCOUNTED: dict[str, Callable[[World], list[HandOff]]] = {
-    "one is missing": lambda world: [message(world)],
-    "one is no grant": lambda world: [message(world), HandOff(read_at=world.now)],
-    "one is from a clock that jumped": lambda world: [message(world), message(world, -0.1)],
-    "the claim time is over, but for the drift": lambda world: [message(world, 0.98)] * 2,
-    "one is too old, and the other two have other tokens": lambda world: [
-        message(world, 1.5),
-        message(world),
-        message(world, token=TOKEN + 1),
-    ],
-    "tokens differ": lambda world: [message(world), message(world, token=TOKEN + 3)],
-    "too little is left for the confirmation to come back": lambda world: [message(world, 0.6)] * 2,
+def put(world: World, *messages: HandOff) -> None:
+    """Instead of those that there are, from the last one on."""
+    world.contender.findings.handed.update(zip((1, 0, 2), messages, strict=False))
+
+
+def other_context(world: World, **fields: Any) -> None:
+    world.context = replace(world.context, **fields)
+
+
+#: Why messages of two masters are no grant.
+NO_GRANT: dict[str, Callable[[World], object]] = {
+    "one is missing": lambda world: world.contender.findings.handed.popitem(),
+    "one is no grant": lambda world: put(world, HandOff(read_at=world.now)),
+    "one is from a clock that jumped": lambda world: put(world, message(world, -0.1)),
+    "the claim time is over, but for the drift": lambda world: put(world, message(world, 0.98)),
+    "one is too old, and the other two have other tokens": lambda world: put(
+        world, message(world, 1.5), message(world), message(world, token=TOKEN + 1)
+    ),
+    "tokens differ": lambda world: put(world, message(world, token=TOKEN + 3)),
+    "too little is left for the confirmation to come back": lambda world: put(world, message(world, 0.6)),
+    # It may have taken the lease behind them and given it back.
+    "another attempt": lambda world: setattr(world.contender.place, "attempts", 2),
+    # On a new connection it may have taken the lease behind the message, and its undo gave it back.
+    "a second delivery": lambda world: world.contender.findings.ballot.recall(1),
+    "not waiting": lambda world: setattr(world.contender, "place", None),
+    "unknown clock": lambda world: world.context.time.saw(1, 0, 1000.0),
+    "fixed lease": lambda world: setattr(world.contender, "options", replace(OPTIONS, renew=False)),
+    # It must be noted on the masters first.
+    "longer than all before": lambda world: setattr(world.context.guard, "noted", OPTIONS.lease.ttl - 0.1),
+    "shared with Redisson": lambda world: other_context(world, wire=REDISSON),
+    "group": lambda world: other_context(world, groups={1: 1}),
+    "guard": lambda world: other_context(world, guard=Guard(world.context.masters, 10.0)),
 }
 
 
-@pytest.mark.parametrize("what", UNCOUNTED)
-def test_other_messages_are_no_grant(what: str) -> None:
+@pytest.mark.parametrize("why", NO_GRANT)
+def test_other_messages_are_no_grant(why: str) -> None:
     world = World(3, [YES] * 3)
     world.now += 2.0
-    handed(world, *UNCOUNTED[what](world))
-    assert claimed(world) is None
-    assert world.steps == [], "the contender asks the masters, as ever"
-
-
-def test_messages_behind_another_attempt_are_no_grant() -> None:
-    """It may have taken the lease behind them and given it back."""
-    world = World(3, [YES] * 3)
-    handed(world, message(world), message(world), attempts=2)
-    assert claimed(world) is None
-
-
-def test_messages_behind_a_second_delivery_of_the_attempt_are_no_grant() -> None:
-    """On a new connection it may have taken the lease behind the message, and its undo gave it back."""
-    world = World(3, [YES] * 3)
     handed(world, message(world), message(world))
-    world.contender.findings.ballot.recall(1)
+    NO_GRANT[why](world)
     assert claimed(world) is None
-
-
-@pytest.mark.parametrize(
-    "why", ["fixed lease", "shared with Redisson", "not waiting", "unknown clock", "guard", "group"]
-)
-def test_who_cannot_use_the_messages_asks_the_masters(why: str) -> None:
-    world = World(3, [YES] * 3)
-    handed(world, message(world), message(world))
-    if why == "fixed lease":
-        world.contender.options = replace(OPTIONS, renew=False)
-    elif why == "shared with Redisson":
-        world.context = replace(world.context, wire=REDISSON)
-    elif why == "not waiting":
-        world.contender.place = None
-    elif why == "unknown clock":
-        world.context.time.saw(1, 0, 1000.0)
-    elif why == "group":
-        world.context = replace(world.context, groups={1: 1})
-    else:
-        world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
-    assert claimed(world) is None
+    assert world.steps == []
 
 
 @pytest.mark.rule("3.8", "3.10")
@@ -149,14 +135,6 @@ def test_a_message_with_another_token_counts_for_nothing() -> None:
     assert world.now - 0.31 < grant.sent_at <= world.now - 0.3
     assert grant.confirmation is not None
     assert set(grant.confirmation.given) == {0, 1, 2}  # type: ignore[attr-defined]
-
-
-def test_a_lease_that_is_longer_than_all_before_is_no_grant_by_messages() -> None:
-    """It must be noted on the masters first."""
-    world = World(3, [YES] * 3)
-    handed(world, message(world), message(world))
-    world.context.guard.noted = OPTIONS.lease.ttl - 0.1
-    assert claimed(world) is None
 
 
 # -- the instant of a grant ----------------------------------------------------------------------------------

@@ -1,27 +1,37 @@
-"""The lease's transition table, exhaustively, and what the clock does to a lease."""
+"""The lease's transition table, what the clock does to a lease, its loss, and the schedule of renewals."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
+import sys
+import threading
+import time
+import weakref
+from random import Random
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from rlock import LossSignal
+from rlock._async.runtime import Runtime as AsyncRuntime
+from rlock._client import watchdog
+from rlock._client.watchdog import OnLost
+from rlock._sync.runtime import Runtime
+from rlock.errors import LeaseLostError
 from rlock.model import LeaseState
+from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
-from rlock.rules.timing import drift
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, drift, renew_period
 
 HELD, SUSPECT, LOST, RELEASED = (LeaseState.HELD, LeaseState.SUSPECT, LeaseState.LOST, LeaseState.RELEASED)
 
 
 def test_the_table_has_every_state_with_every_event_and_nothing_else() -> None:
     assert set(TRANSITIONS) == set(itertools.product(LeaseState, LeaseEvent))
-
-
-def test_no_sequence_of_events_leads_out_of_a_loss_but_the_release() -> None:
-    for event in LeaseEvent:
-        expected = RELEASED if event is LeaseEvent.RELEASE else LOST
-        assert TRANSITIONS[LOST, event] is expected
-        assert TRANSITIONS[RELEASED, event] is RELEASED
 
 
 @pytest.mark.rule("3.5")
@@ -40,8 +50,8 @@ def test_all_sequences_keep_the_first_reason_and_never_revive(length: int) -> No
             lease.on(event, f"reason {i}")
             if lease.state is LOST and before is not LOST:
                 lost_at = i
-            if before is LOST:
-                assert lease.state in (LOST, RELEASED)
+            if before in (LOST, RELEASED):
+                assert lease.state is (RELEASED if event is LeaseEvent.RELEASE else before)
         if lost_at is not None:
             assert lease.reason == f"reason {lost_at}"
 
@@ -84,3 +94,147 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     assert lease.on(LeaseEvent.DISOWNED, "evicted") is LOST
     assert lease.remaining(0.1) == 0.0
     assert lease.reason == "evicted"
+
+
+def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
+    def wait() -> None:
+        for at in range(1, 30):
+            signal, lines = LossSignal(None, time.monotonic, Runtime()), itertools.count(1)
+
+            def handler(
+                frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
+            ) -> Any:
+                if not frame.f_code.co_filename.endswith("_client/loss_signal.py"):
+                    return None
+                if kind == "line" and next(lines) == at:
+                    sys.settrace(None)
+                    signal.set()
+                return handler
+
+            sys.settrace(handler)
+            signal.wait(0.05)
+            sys.settrace(None)
+        finished.set()
+
+    finished = threading.Event()
+    threading.Thread(target=wait, daemon=True).start()
+    assert finished.wait(10.0), "a handler waits for its own thread"
+
+
+# -- the table of holds, the schedule of their renewals, and when the watchdog is woken
+
+
+LIVENESS = ThreadLiveness()
+KEY = OwnerKey("host/1/main", weakref.ref(LIVENESS))
+
+
+def a_hold(name: str, sent_at: float = 0.0, ttl: float = 9.0, *, renew: bool = True) -> Hold:
+    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl), renew=renew), f"o:{name}", sent_at)
+
+
+def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
+    """Without a watchdog nobody takes them out of the schedule."""
+    holds = Holds()
+    kept = [a_hold(f"kept-{i}", renew=False) for i in range(10)]
+    for hold in kept:
+        holds.add(hold)
+        holds.schedule.end(hold)
+    for i in range(5_000):
+        hold = a_hold("x", float(i), renew=False)
+        holds.add(hold)
+        holds.schedule.end(hold)
+        holds.remove(hold)
+    assert len(holds.schedule._due) == 1
+    assert set(holds.schedule.take_due(10.0)) == set(kept)
+
+
+def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
+    schedule, hold = Holds().schedule, a_hold("x", 100.0)
+    end = hold.lease.valid_until
+    schedule.fill_up(hold)
+    assert schedule.next_due() == hold.renewal.due_at
+    assert 100.0 + FILL_UP_S - RENEW_SLACK_S <= hold.renewal.due_at <= 100.0 + FILL_UP_S
+    schedule.renew(hold, 101.0)
+    assert 104.0 - RENEW_SLACK_S <= schedule.next_due() <= 104.0
+    schedule.retry(hold, 104.0)
+    assert schedule.next_due() == 104.25
+    schedule.retry(hold, end - 0.1)
+    assert schedule.next_due() == end, "no retry fits in before the end of the validity"
+    schedule.end(hold)
+    assert schedule.next_due() == end
+    assert schedule.take_due(end) == [hold]
+    assert schedule.next_due() == math.inf
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
+    random, holds = Random(seed), Holds()
+    schedule, due_at = holds.schedule, dict[Hold, float]()
+    table = [a_hold(f"x{i}", ttl=random.choice([0.5, 3.0, 9.0])) for i in range(30)]
+    now = 0.0
+    for _ in range(2_000):
+        hold = random.choice(table)
+        action = random.randrange(5)
+        if action == 0:
+            schedule.remove(hold)
+            due_at.pop(hold, None)
+        elif action < 4:
+            (schedule.renew, schedule.retry)[action % 2](hold, now)
+            due_at[hold] = hold.renewal.due_at
+        else:
+            now += random.uniform(0.0, 0.2)
+            taken = schedule.take_due(now)
+            assert len(set(taken)) == len(taken)
+            assert all(due_at.pop(hold) <= now for hold in taken)
+            assert all(at > now for at in due_at.values()), "nobody is left behind"
+        assert schedule.next_due() == min(due_at.values(), default=math.inf)
+
+
+class Watchdog(watchdog.Watchdog):
+    def _start(self) -> None: ...
+
+    def _ended(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None: ...
+
+
+@pytest.mark.parametrize("ttl", [0.1, 0.2, 0.5, 1.0, 10.0])
+def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(ttl: float) -> None:
+    """Otherwise a renewal of a short lease could not fail once and be tried again in time."""
+    for hundredth in range(1, 100):
+        woken: list[bool] = []
+        parker = SimpleNamespace(wake=lambda woken=woken: woken.append(True))
+        asleep_at, now = 100.0, 100.0 + LINGER_S * hundredth / 100
+        engine: Any = SimpleNamespace(
+            holds=Holds(),
+            mutex=threading.Lock(),
+            clock=lambda now=now: now,
+            runtime=SimpleNamespace(parker=lambda parker=parker: parker),
+        )
+        dog = Watchdog(engine)
+        dog._wake_at = asleep_at + LINGER_S
+        lease = ClientOptions(ttl).lease(ttl)
+        hold = Hold(KEY, LockOptions("x", lease), "me:1", now, token=1)
+        dog.watch(hold)
+        renewed_at = max(now, hold.renewal.due_at) if woken else dog._wake_at
+        assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
+
+
+def test_an_exception_does_not_end_the_calls_of_an_event_loop() -> None:
+    calls: list[int] = []
+
+    def function() -> bool:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("once")
+        return len(calls) < 3
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        AsyncRuntime().repeat(0.01, function)
+        await asyncio.sleep(0.3)
+
+    asyncio.run(main())
+    assert len(calls) == 3

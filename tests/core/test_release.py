@@ -1,23 +1,26 @@
-"""Release with a scripted driver: who gets the lock, and what becomes of it."""
+"""Release with a scripted driver: who gets the lock, and what becomes of it; and the end of an acquire."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.acquire import FOR_EVER
-from rlock.procedures.contender import Contender, LocalGrant
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from rlock.procedures.contender import Contender, LocalGrant, leave_queue, withdraw
+from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
 from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import REDISSON
 from rlock.rules.quorum import Ballot
-from rlock.rules.timing import LOCAL_HAND_OFFS
+from rlock.rules.timing import LOCAL_HAND_OFFS, SETTLE_TRIES
 
-from .world import ABSENT, DOWN, OPTIONS, YES, Send, World, held_by, named
+from ..interrupts import every_line
+from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, said, steps_of
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -38,25 +41,21 @@ def test_a_release_is_judged_by_what_a_quorum_says(masters: int) -> None:
         assert outcome(world.context, ballot) is expected
 
 
-def test_absent_on_masters_that_lost_their_memory_is_no_loss() -> None:
-    """The lease was valid to the end: the guard keeps everybody else out."""
-    world = World(3)
-    for absent, expected in ((FORGETFUL, Released.DONE), (ABSENT, Released.NOT_OURS)):
-        ballot = Ballot(3)
-        for i in range(3):
-            ballot.cast(i, absent)
-        assert outcome(world.context, ballot) is expected
-
-
-def test_absent_after_a_second_delivery_is_a_release_that_was_done() -> None:
-    world = World(3)
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [([ABSENT], Released.NOT_OURS), ([FORGETFUL], Released.DONE), ([DOWN, ABSENT], Released.DONE)],
+    ids=["absent", "absent where the memory was lost", "absent for the second delivery"],
+)
+def test_absent_is_a_loss_unless_the_lease_was_valid_to_the_end(
+    answers: list[Vote], expected: Released
+) -> None:
+    """The guard keeps everybody else out; and the first delivery may have released it."""
     ballot = Ballot(3)
-    for i in range(3):
-        ballot.cast(i, DOWN)
-    for i in range(3):
-        ballot.recall(i)
-        ballot.cast(i, ABSENT)
-    assert outcome(world.context, ballot) is Released.DONE
+    for i, vote in itertools.product(range(3), answers):
+        if i in ballot.votes:
+            ballot.recall(i)
+        ballot.cast(i, vote)
+    assert outcome(World(3).context, ballot) is expected
 
 
 def waiter(world: World) -> Contender:
@@ -87,22 +86,26 @@ def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
         1,
     )
     assert world.under_way.handing_over == {}
-
-
-def test_a_release_that_is_delivered_late_favours_nobody() -> None:
-    """The waiter may have gone by then, and the lock would belong to nobody for a ttl."""
-    world = World(3, [HANDED] * 3)
-    waiter(world)
-    world.run(release(world, hold()))
-    (call,) = world.sent(scripts.RELEASE)
+    # Delivered late it favours nobody: the waiter may have gone, and the lock would be nobody's for a ttl.
     late = Send(call.late, None, 0.0)
     assert named(late, "owner") == "me:1"
     assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
 
 
-@pytest.mark.parametrize("why", ["interrupt", "too few masters", "the waiter has gone"])
+#: What the masters answer to a hand-over that nobody takes, and where it may stand then.
+UNTAKEN: dict[str, tuple[list[Vote], list[int] | None]] = {
+    "interrupt": ([HANDED, HANDED, ABSENT], None),
+    "too few masters": ([HANDED, ABSENT, ABSENT], [0]),
+    "the waiter has gone": ([HANDED, HANDED, ABSENT], [0, 1]),
+    # It may have voted for another owner before it lost its memory.
+    "a master is guarded": ([HANDED, HANDED._replace(guarded=True), ABSENT], [0, 1]),
+}
+
+
+@pytest.mark.parametrize("why", UNTAKEN)
 def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) -> None:
-    world = World(3, [HANDED, ABSENT, ABSENT] if why == "too few masters" else [HANDED, HANDED, ABSENT])
+    votes, targets = UNTAKEN[why]
+    world = World(3, votes)
     contender = waiter(world)
     world.takes_over = why != "the waiter has gone"
     procedure = release(world, hold())
@@ -115,7 +118,7 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
             procedure.send(None)
     call, undo = world.sent(scripts.RELEASE)
     assert named(undo, "owner") == named(call, "next_owner")
-    assert undo.targets == {"interrupt": None, "too few masters": [0]}.get(why, [0, 1])
+    assert undo.targets == targets
     # First: the hand-over took the place out of the queue, so the undo would free the lock to a later waiter.
     (kept,) = world.sent(scripts.WAIT)
     assert world.steps.index(kept) < world.steps.index(undo)
@@ -176,16 +179,6 @@ def hold() -> Hold:
     return Hold(OwnerKey("me", lambda: True), OPTIONS, "me:1", 999.0)
 
 
-def test_a_lease_on_a_guarded_master_hands_nothing_over_and_is_undone() -> None:
-    """The master may have voted for another owner before it lost its memory."""
-    world = World(3, [HANDED, HANDED._replace(guarded=True), ABSENT])
-    contender = waiter(world)
-    assert not world.run(release(world, hold())).handed_over
-    _, undo = world.sent(scripts.RELEASE)
-    assert undo.targets == [0, 1]
-    assert contender.local_grant is None
-
-
 def test_what_a_first_delivery_gave_to_an_heir_is_taken_back() -> None:
     """The second one finds the successor there, and answers that it is somebody else's."""
     ballot = Ballot(3)
@@ -194,3 +187,100 @@ def test_what_a_first_delivery_gave_to_an_heir_is_taken_back() -> None:
     for i in range(3):
         ballot.cast(i, held_by("heir:1"))
     assert ballot.maybe_granted() == [0]
+
+
+# -- the end of an acquire: whatever it has asked for is given back, in which order, and only once
+
+
+class Line(World):
+    """A world with a line of its process: `leave` is one of the steps."""
+
+    comes = True
+
+    def enter(self, contender: Contender) -> WaitGenerator[bool]:
+        yield from ()
+        return self.comes
+
+    def leave(self, contender: Contender) -> None:
+        self.steps.append("leave")
+
+
+def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
+    for tracer in every_line("contender.py"):
+        world = World(3, [YES] * 3)
+        contender = world.contend(FOR_EVER)
+        place = contender.take_place(world.context)
+        contender.receive(LocalGrant("a:77", world.now, 1, [9] * 3))
+        with tracer:
+            leave_queue(world, contender)
+        withdraw(world, contender)
+        assert contender.owners == [], tracer.where
+        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.token, "a:77"}, tracer.where
+
+
+def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
+    """That try may take long, and the owners behind it would wait for it."""
+    world = Line(3, [YES] * 3)
+    world.comes = False
+    world.won(world.now + 1.0)
+    assert [type(step) for step in world.steps] == [str, Call, str], "and once more, which does nothing"
+
+
+def interrupted_in_its_first_round(world: Line) -> Contender:
+    """A contender with Ctrl-C while it waits for the answers."""
+    contender = world.contend(FOR_EVER)
+    procedure = acquire(world, contender)
+    assert isinstance(procedure.send(None), Call)
+    with pytest.raises(KeyboardInterrupt):
+        procedure.throw(KeyboardInterrupt())
+    return contender
+
+
+def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -> None:
+    """Otherwise its first round would be refused by votes that nobody wants."""
+    world = Line(3, [YES] * 3)
+    contender = interrupted_in_its_first_round(world)
+    withdraw(world, contender)
+    assert [type(step) for step in world.steps] == [Call, Send, str]
+    assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
+
+
+@pytest.mark.rule("1.4")
+def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
+    class Interrupted(Line):
+        left = 1
+
+        def send(self, *args: Any, **options: Any) -> None:
+            if self.left:
+                self.left -= 1
+                raise KeyboardInterrupt
+            super().send(*args, **options)
+
+    world = Interrupted(3, [YES] * 3)
+    contender = world.contend(FOR_EVER)
+    place = contender.take_place(world.context)
+    contender.owners.append("a:9")
+    with pytest.raises(KeyboardInterrupt):
+        withdraw(world, contender)
+    assert contender.owners == []
+    undone = [named(step, "owner") or named(step, "waiter") for step in world.steps if isinstance(step, Send)]
+    assert any(place.token in name for name in undone)
+    assert "a:9" in undone
+    assert world.steps[-1] == "leave"
+
+
+def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_left() -> None:
+    """The traceback of the first one may keep it alive, and they would wait for ever."""
+    world = Line(3, [YES] * 3)
+    contender = interrupted_in_its_first_round(world)
+    assert contender.has_left, "before any undo"
+
+
+def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:
+    """Its grant came too late, and the votes were split both times."""
+    split, won = [YES, held_by("b:ff"), held_by("d:fe")], [YES, YES, held_by("d:fe")]
+    world = World(3, *[split] * SETTLE_TRIES, won, split, won)
+    contender = world.contend(AT_ONCE)
+    for _ in steps_of(acquire(world, contender)):
+        world.admits = contender.findings.settling < SETTLE_TRIES
+    assert (world.grant is not None, world.rounds) == (True, [won])

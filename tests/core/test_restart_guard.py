@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
@@ -122,85 +121,50 @@ def test_a_memory_whose_clock_was_set_back_is_known_by_its_first_date(*, new_con
     assert whole_from(guard, 105.0) == pytest.approx(104.0)
 
 
+#: By their age at the instant 100: what a client knew, and what a handshake finds 7 s later.
+AGES = (-7.0, -3.0, 0.0, 3.0, 3.5, FULL - 0.5, FULL + 1.0, DAY, None)
+
+
+def judged(
+    before: str | None, after: MemoryReport, last_reply_at: float, *, new_connection: bool
+) -> tuple[float, str]:
+    """Since when the memory is whole at the instant 107, and why not for longer. The rules, written again."""
+    old, found = Note.parse(before or ""), Note.parse(after.note)
+    if found is None:
+        return math.inf, NEW if before is None else FLUSHED
+    age_s = (after.time_us - found.since_us) / 1e6
+    whole, reason = (107.0 - max(0.0, age_s) if found.since_us else -math.inf), NEW
+    if before is not None and found.since_us:
+        if old is not None and old.since_us == found.since_us:  # somebody may have set the clock
+            whole = 100.0 - max(0.0, (TIME_US - old.since_us) / 1e6)
+        elif old is None or old.run_id != after.run_id or old.since_us < found.since_us:
+            whole, reason = max(whole, last_reply_at), FLUSHED if after.run_id == "a1" else RESTARTED
+        # else at first use the memory was found to be as old as its life
+    if after.run_id:
+        return whole, reason
+    # A snapshot may have brought the note back, and nothing tells of a restart but the connection.
+    return (107.0 if before is None or new_connection else max(whole, 100.0)), NO_INFO
+
+
 @pytest.mark.parametrize("new_connection", [False, True])
-@pytest.mark.parametrize("first_age", [0.0, 3.0])
 @pytest.mark.parametrize("clock_set", [-DAY, -2.0, 0.0, 2.0, DAY])
-def test_of_the_same_since_the_first_judgement_stays(
-    clock_set: float, first_age: float, *, new_connection: bool
+@pytest.mark.parametrize("run_id", ["a1", "a2", ""])
+def test_a_memory_is_as_old_as_its_note_and_as_what_was_known_before_allow(
+    run_id: str, clock_set: float, *, new_connection: bool
 ) -> None:
-    """The clock of the master may be set since, and an answer may be read long after it came."""
-    guard = met(note(first_age))
-    again = told(note(first_age), 105.0)
-    again = again._replace(time_us=again.time_us + round(clock_set * 1e6))
-    guard.judge(0, again, 105.0, last_reply_at=104.0, new_connection=new_connection)
-    assert whole_from(guard, 105.0) == pytest.approx(100.0 - first_age)
-    assert guard.fault(0, 105.0).startswith(NEW)
-
-
-@pytest.mark.parametrize("new_connection", [False, True])
-@pytest.mark.parametrize(
-    ("run_id", "before", "age"),
-    [
-        *itertools.product(["a1", "a2"], [10.6, DAY, None], [0.0, 1.0, 4.5, 10.5]),
-        *itertools.product(
-            ["a2"], [3.0, DAY, None], [0.0, 10.5, DAY]
-        ),  # of another life, an earlier one, too
-    ],
-)
-@pytest.mark.parametrize("last_reply_at", [-math.inf, 100.0, 103.0, 106.0])
-def test_another_since_is_of_a_memory_that_began_after_the_last_answer_of_the_one_before(
-    last_reply_at: float, age: float, before: float | None, run_id: str, *, new_connection: bool
-) -> None:
-    guard = met(note(before))
-    text = note(age - 7.0, run_id)  # by the master's clock it is this old at the instant 107
-    guard.judge(0, told(text, 107.0), 107.0, last_reply_at=last_reply_at, new_connection=new_connection)
-    expected = max(107.0 - age, last_reply_at)
-    assert guard.wait(0, 107.0) == pytest.approx(max(0.0, expected + FULL - 107.0))
-    assert guard.counts(0, text, 107.0) == (expected + FULL <= 107.0)
-    assert guard.fault(0, 107.0).startswith(FLUSHED if run_id == "a1" else RESTARTED)
-    assert guard.run_id(0) == run_id
-
-
-@pytest.mark.parametrize("run_id", ["a1", "a2"])
-@pytest.mark.parametrize("before", ["", note(3.0), note(DAY)])
-def test_the_operator_s_word_counts_at_once_whatever_was_known(before: str, run_id: str) -> None:
-    guard = met(before, run_id="a1")
-    guard.judge(0, told(note(None, run_id), 101.0), 101.0, last_reply_at=101.0)
-    assert guard.wait(0, 101.0) == 0.0
-    assert guard.counts(0, note(None, run_id), 101.0)
-
-
-def test_a_master_that_forgets_nothing_counts_at_once_after_a_restart() -> None:
-    """Its handshake replaced the run_id of the note and nothing else."""
-    guard = met(note(DAY))
-    guard.judge(0, told(note(DAY, "a2"), 101.0), 101.0, last_reply_at=100.0)
-    assert guard.counts(0, note(DAY, "a2"), 101.0)
-
-
-def test_a_note_that_comes_after_none_is_of_a_new_memory() -> None:
-    guard = met(note(DAY))
-    guard.judge(0, told("", 101.0, "a1"), 101.0)
-    guard.judge(0, told(note(DAY), 102.0), 102.0, last_reply_at=101.0)
-    assert whole_from(guard, 102.0) == pytest.approx(101.0), "nothing is older than the loss of the note"
-
-
-@pytest.mark.parametrize("text", [note(DAY), note(None), note(0.0), note(None, "")])
-def test_without_a_run_id_a_memory_is_as_old_as_the_connection(text: str) -> None:
-    """A snapshot may have brought the note back, and nothing tells it from the present one."""
-    guard = met(text, run_id="")
-    assert guard.wait(0, 100.0) == pytest.approx(FULL)
-    assert guard.fault(0, 100.0).startswith(NO_INFO)
-    again = told(text, 105.0, "")
-    guard.judge(0, again, 105.0, last_reply_at=105.0, new_connection=False)
-    assert whole_from(guard, 105.0) == pytest.approx(100.0), "on the same connection"
-    guard.judge(0, again, 106.0, last_reply_at=105.0, new_connection=True)
-    assert whole_from(guard, 106.0) == pytest.approx(106.0), "on a new one"
-
-
-def test_without_a_run_id_a_new_note_on_the_same_connection_is_younger_than_the_connection() -> None:
-    guard = met(note(DAY), run_id="")
-    guard.judge(0, told(note(-3.0), 105.0, ""), 105.0, last_reply_at=102.0, new_connection=False)
-    assert whole_from(guard, 105.0) == pytest.approx(103.0)
+    first = run_id and "a1"
+    for known in (None, "", *(note(age, first) for age in AGES)):
+        for text in ("", *(note(age, run_id) for age in AGES)):
+            for last_reply_at in (-math.inf, 100.0, 103.0, 106.0):
+                guard = Guard(NAMES, 10.0) if known is None else met(known, first)
+                report = told(text, 107.0 + clock_set, run_id)
+                guard.judge(0, report, 107.0, last_reply_at=last_reply_at, new_connection=new_connection)
+                whole, reason = judged(known, report, last_reply_at, new_connection=new_connection)
+                case = known, text, last_reply_at
+                assert guard.counts(0, text, 107.0) == (whole + FULL <= 107.0), case
+                if text:
+                    assert guard.wait(0, 107.0) == pytest.approx(max(0.0, whole + FULL - 107.0)), case
+                assert guard.fault(0, 107.0).startswith(reason), case
 
 
 def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once() -> None:
@@ -324,3 +288,61 @@ def test_a_guard_that_is_too_short_is_refused() -> None:
     assert from_env({**masters, "RLOCK_RESTART_GUARD": "0"})[1] == {"restart_guard": 0.0}
     with pytest.raises(OptionsError, match="RLOCK_RESTART_GUARD"):
         from_env({**masters, "RLOCK_RESTART_GUARD": "off"})
+
+
+# -- First use: when a master may be as old as its server, and not only as its note
+
+
+def fleet(*notes: str) -> Guard:
+    """A client that has met the first of its three masters, with these notes."""
+    guard = Guard(NAMES, 10.0)
+    for i, text in enumerate(notes):
+        guard.judge(i, told(text, run_id="abc"[i] + "1"), 100.0)
+    return guard
+
+
+YOUNG = [note(0.0, f"{name}1", 0) for name in "abc"]
+
+
+def test_at_first_use_each_master_that_does_not_count_is_asked_with_the_note_that_is_known() -> None:
+    assert fleet(*YOUNG).first_use(100.0) == list(enumerate(YOUNG))
+
+
+def test_a_note_that_was_read_a_while_ago_does_not_tell_that_no_lease_was_granted_since() -> None:
+    """Otherwise the last master, replaced by an old server meanwhile, would be believed beside a holder."""
+    guard = fleet(*YOUNG[:2])
+    guard.judge(2, told(YOUNG[2]), 101.1)
+    assert guard.first_use(101.1) == []
+
+
+@pytest.mark.parametrize("granted", [0, 1, 2])
+@pytest.mark.parametrize("max_ttl_ms", [1, 10_000])
+def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: int, granted: int) -> None:
+    """One without grants may have lost its memory, or be another server than it was."""
+    notes = [*YOUNG]
+    notes[granted] = note(DAY, f"{'abc'[granted]}1", max_ttl_ms)
+    guard = fleet(*notes)
+    assert guard.first_use(100.0) == []
+    guard.judge(granted, told(note(None, f"{'abc'[granted]}1", 0), 101.0), 101.0)
+    assert guard.first_use(101.0) == [], "nor afterwards: it was in use"
+
+
+def test_a_lease_that_was_granted_while_the_last_master_was_out_of_reach_is_one() -> None:
+    guard = fleet(*YOUNG[:2])
+    guard.check_note(0, note(0.0, "a1", 10_000), 100.0)
+    guard.judge(2, told(YOUNG[2]), 100.0)
+    assert guard.first_use(100.0) == []
+
+
+def test_a_master_that_has_no_note_makes_it_no_first_use() -> None:
+    """It was refused: what was granted there is not known."""
+    assert fleet(*YOUNG[:2], "").first_use(100.0) == []
+
+
+def test_first_use_is_asked_for_once() -> None:
+    """Later this client's own grants, which notes need not tell of any more, would be forgotten."""
+    guard = fleet(*YOUNG)
+    guard.first_use(100.0)
+    assert guard.first_use(100.0) == []
+    guard.judge(0, told(note(-3.0, "a2", 0), 104.0), 104.0, last_reply_at=103.0)
+    assert guard.first_use(104.0) == []

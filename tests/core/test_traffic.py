@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import hiredis
@@ -14,6 +15,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
+from ..interrupts import every_line
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
 T = TypeVar("T")
@@ -117,6 +119,16 @@ def test_no_answer_of_a_dropped_connection_is_judged_or_counted() -> None:
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL), "the last note was not believed"
 
 
+def test_an_answer_that_belongs_to_another_command_is_no_vote() -> None:
+    """A reply too many on the wire, as after an interrupt in the middle of a command."""
+    calls = connected(1)
+    before = calls.connection(0)
+    before.write(commands.acquire("another", "somebody:1", 5_000).packed)
+    assert calls.acquire().granted == 1, "sent again on a new connection"
+    assert before.ended
+    assert calls.servers[0].ran == ["acquire"] * 3
+
+
 def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_the_one_before() -> None:
     """The clock of the master was set forward between: its note says that the memory is a day old."""
     calls = connected(1)
@@ -171,14 +183,10 @@ def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: floa
     ballot = calls.acquire()
     assert ballot.granted == (age_s > FULL)
     assert (ballot.votes[0].note is None) == (age_s > FULL), "a vote that was read has its note"
-
-
-def test_a_note_that_changed_is_never_compared_away() -> None:
-    calls = connected(1)
     end = calls.connection(0).expected_end
     calls.servers[0].flush()
-    assert calls.acquire().granted == 0
-    assert calls.connection(0).expected_end != end
+    assert calls.acquire("me:2").granted == 0
+    assert calls.connection(0).expected_end != end or age_s < FULL, "a note that changed is compared away"
 
 
 def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_compared() -> None:
@@ -257,3 +265,37 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     assert calls.acquire(settle=Settle.ALL).granted == 0
     assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
     assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
+
+
+# -- Ctrl-C in a call that is sent again: no late reply may send its acquire once more behind the undo
+
+
+def _undecided(calls: WiredCalls) -> bool:
+    """Whether a reply of an interrupted call would still be worked with."""
+    servers = calls._connections.servers
+    pending = [one for server in servers if server.connection for one in server.connection.pending]
+    return any(one.call is not None and not one.call.over for one in pending)
+
+
+CONFIRMATION = Request(commands.acquire("job", "me:1", 9_000), TIMEOUT_S)
+#: The functions under test, each with the least number of its lines.
+WORK: dict[str, tuple[Callable[[WiredCalls], object], int]] = {
+    "a call that is sent again": (lambda calls: calls.acquire(), 50),
+    "a confirmation": (lambda calls: calls.start(CONFIRMATION), 10),
+}
+
+
+@pytest.mark.parametrize("what", WORK)
+def test_ctrl_c_before_any_line_ends_the_call(what: str) -> None:
+    work, lines = WORK[what]
+    left: list[str] = []
+    for tracer in every_line("_client/calls.py", least=lines):
+        calls = WiredCalls(3)
+        calls.reconnect()
+        for server in calls.servers:
+            server.shake_hands("vouched")  # the first delivery gives no vote, and the call is sent again
+        with tracer:
+            work(calls)
+        if tracer.where and _undecided(calls):
+            left.append(tracer.where)
+    assert left == []

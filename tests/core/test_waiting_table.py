@@ -113,11 +113,6 @@ def test_each_row_of_the_table_decides_some_ballot() -> None:
     assert moves == set(Move) == {row.move for row in MOVES}
 
 
-def test_each_stage_is_reached_and_left() -> None:
-    assert {stage for stage, _ in STAGES} == set(Stage)
-    assert set(STAGES.values()) == set(Stage)
-
-
 @pytest.mark.rule("4.2")
 def test_a_contender_joins_the_queue_only_after_its_subscription_is_confirmed() -> None:
     before = {stage for (stage, step), after in STAGES.items() if after is Stage.JOINING}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,8 +14,9 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..lock.conftest import Child, eventually
+from ..lock.conftest import Child, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
+from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
 from . import clock, netns
 from .clock import Clock
@@ -61,17 +61,9 @@ print("usable")
 
 
 @pytest.fixture
-def client_for() -> Iterator[ClientFor]:
+def client_for(make_client: ClientFor) -> ClientFor:
     """``client_for(urls, ttl, **options)``: clients that are closed with the test."""
-    made: list[rlock.Client] = []
-
-    def make(urls: Sequence[str], ttl: float = 3.0, **options: Any) -> rlock.Client:
-        made.append(rlock.Client(urls, ttl, **{**GUARD_OFF, **options}))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+    return lambda urls, ttl=3.0, **options: make_client(urls, ttl, **{**GUARD_OFF, **options})
 
 
 @pytest.fixture
@@ -147,35 +139,25 @@ class Waiter:
     """A thread that waits for a lock, and gives it back as soon as it has it."""
 
     def __init__(self, client: rlock.Client, timeout: float = -1, **options: Any) -> None:
-        self._lock = client.lock("x", **options)
-        self._timeout = timeout
-        self._outcome: list[Any] = []
+        self._lock, self._timeout = client.lock("x", **options), timeout
         #: When it had the lock.
         self.got_at = 0.0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._outcome = in_background(self._take)
 
-    def _run(self) -> None:
-        try:
-            self._outcome.append(self._lock.acquire(timeout=self._timeout))
-            self.got_at = time.monotonic()
-            if self._outcome[0]:
-                self._lock.release()
-        except BaseException as error:
-            self._outcome.append(error)
+    def _take(self) -> bool:
+        got = self._lock.acquire(timeout=self._timeout)
+        self.got_at = time.monotonic()
+        if got:
+            self._lock.release()
+        return got
 
     @property
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._outcome.done()
 
     def got(self, within: float = 30.0) -> bool:
         """What its ``acquire`` returned, or the exception of it or of its release."""
-        self._thread.join(within)
-        assert not self._thread.is_alive(), f"still waiting after {within} s"
-        if isinstance(self._outcome[-1], BaseException):
-            raise self._outcome[-1]
-        told: bool = self._outcome[0]
-        return told
+        return self._outcome.result(within)
 
 
 def waiting(asked: rlock.Client, count: int = 1) -> None:

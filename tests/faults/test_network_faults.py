@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -39,29 +38,6 @@ def in_front_of(fleet: Fleet, count: int, proxies: Proxies) -> tuple[list[str], 
     """The masters' URLs, the last ``count`` of them behind proxies."""
     bad = proxies(fleet.urls[-count:])
     return [*fleet.urls[:-count], *(proxy.url for proxy in bad)], bad
-
-
-def loses_at_the_end_of_its_lease(
-    client_for: ClientFor, urls: list[str], cut: Callable[[], None], mend: Callable[[], None], told: str
-) -> None:
-    """A holder whose majority is out of reach; the lock is usable again when the network is mended."""
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    cut()
-    ends_at = time.monotonic() + lock.remaining()
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
-        other.lock("x").acquire(timeout=0.3)
-    assert lock.lost.wait(5.0)
-    assert -0.05 < time.monotonic() - ends_at < 2.0
-    mend()
-    # The masters were well all the time: they are not empty, and the lease has ended there, too.
-    with within(10.0):
-        usable(other, 10.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)
 
 
 def test_a_slow_minority_makes_nobody_slower(masters: Fleet, client_for: ClientFor, proxies: Proxies) -> None:
@@ -234,10 +210,22 @@ def test_behind_a_firewall_a_majority_is_an_error_and_usable_again_when_the_fire
     how: str, network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
 ) -> None:
     urls = private_masters.urls
-
-    def close() -> None:
-        for url in urls[1:]:
-            getattr(network, how)(port(url))
-
+    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
+    usable(other)
+    lock = holder.lock("x")
+    lock.acquire()
+    for url in urls[1:]:
+        getattr(network, how)(port(url))
+    ends_at = time.monotonic() + lock.remaining()
     told = "reset|refused|closed" if how == "reject" else "no answer|[Tt]imeout|timed out"
-    loses_at_the_end_of_its_lease(client_for, urls, close, network.mend, told)
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
+        other.lock("x").acquire(timeout=0.3)
+    assert lock.lost.wait(5.0)
+    assert -0.05 < time.monotonic() - ends_at < 2.0
+    network.mend()
+    # The masters were well all the time: they are not empty, and the lease has ended there, too.
+    with within(10.0):
+        usable(other, 10.0)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)

@@ -1,16 +1,32 @@
-"""Masters that are killed, come back empty, or are stopped and go on: what a caller sees."""
+"""Masters and clients that are killed or stopped, and clients without descriptors or threads."""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
 
 import rlock
+from rlock.rules.timing import CLAIM_S
 
-from ..lock.conftest import eventually
+from ..lock.conftest import Child, eventually
 from ..servers import AnyMaster, Fleet
-from .conftest import ClientFor, FreshMasters, everywhere, excluded, holders, usable, within
+from .conftest import (
+    LOOK_S,
+    TELL,
+    ClientFor,
+    FreshMasters,
+    Process,
+    Waiter,
+    everywhere,
+    excluded,
+    holders,
+    usable,
+    waiting,
+    within,
+)
 
 HOW = ("killed", "stopped")
 
@@ -112,3 +128,196 @@ def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lea
     assert everywhere(fleet.urls), "what was left of the attempt is gone, or never was"
     other.lock("x").release()
     usable(gave_up)
+
+
+# -- processes of clients
+
+
+HOLD = """\
+lock.acquire()
+print("got")
+sys.stdin.readline()
+"""
+EXPIRED = "its validity ended before a quorum renewed it"
+
+
+def stop(child: Child) -> None:
+    child.process.send_signal(signal.SIGSTOP)
+
+
+def go_on(child: Child) -> None:
+    child.process.send_signal(signal.SIGCONT)
+
+
+STOPS_ITSELF = """\
+import os, signal
+print("waiting")
+lock.acquire()
+os.kill(os.getpid(), signal.SIGSTOP)
+print(lock.is_owned())
+lock.release()
+print("released")
+"""
+
+
+def test_a_stop_right_after_a_hand_off_costs_nothing_while_the_lease_lasts(
+    masters3: Fleet, client_for: ClientFor, process: Process
+) -> None:
+    """The messages grant it for a second only. The replies to the confirmation are the proof."""
+    other = client_for(masters3.urls, 8.0)
+    with other.lock("x"):
+        child = process(STOPS_ITSELF, masters3.urls, 8.0)
+        assert child.line() == "waiting"
+        waiting(other, 1)
+    _, status = os.waitpid(child.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    time.sleep(CLAIM_S + 1.0)
+    excluded(other)
+    go_on(child)
+    assert (child.line(), child.line()) == ("True", "released")
+
+
+def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_its_successor(
+    masters3: Fleet, client_for: ClientFor, process: Process
+) -> None:
+    child = process(HOLD + TELL, masters3.urls, 1.2)
+    other = client_for(masters3.urls)
+    assert child.line() == "got"
+    excluded(other)
+    stop(child)
+    successor = other.lock("x", renew=False)  # a renewal would put back what the child takes away
+    with within(1.2 + LOOK_S):
+        assert successor.acquire()
+    mine = holders(masters3.urls)
+    go_on(child)
+    child.say()
+    # From the first instant, whether or not its watchdog has run: the loss is computed from the clock.
+    assert child.line() == "False 0 True"
+    assert child.line() == f"check: {EXPIRED}"
+    assert child.line() == f"release: {EXPIRED}"
+    time.sleep(0.3)
+    assert holders(masters3.urls) == mine
+    successor.check()
+    successor.release()
+    assert child.line() == "usable"
+
+
+#: Takes every descriptor that the process may still have; `free()` gives them back.
+DESCRIPTORS = """\
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+def exhaust():
+    try:
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+def free():
+    while taken:
+        os.close(taken.pop())
+"""
+#: A holder that lets go when it is told to.
+HOLDING = """\
+lock.acquire()
+exhaust()
+print("got")
+sys.stdin.readline()
+"""
+
+
+WITHOUT_DESCRIPTORS = (
+    DESCRIPTORS
+    + """\
+if "used" in sys.argv:
+    client._engine()  # it has what it needs for itself
+exhaust()
+assert not lock.is_owned() and not lock.hold_count
+try:
+    lock.acquire(timeout=0.3)
+except rlock.RLockError as error:
+    print(type(error).__name__, error)
+free()
+lock.acquire()
+lock.release()
+print("usable")
+"""
+)
+
+
+@pytest.mark.parametrize(("client", "error"), [("used", "QuorumUnreachableError"), ("new", "RLockError")])
+def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
+    masters3: Fleet, process: Process, client: str, error: str
+) -> None:
+    child = process(WITHOUT_DESCRIPTORS.replace("sys.argv", repr([client])), masters3.urls)
+    with within(5.0):
+        told = child.line()
+    assert told.startswith(f"{error} ")
+    assert "Too many open files" in told
+    assert child.line() == "usable"
+
+
+#: Nobody else has processes under this user, and root is bound by no limit.
+THREADS = """\
+import resource, threading
+import redis.connection, rlock._sync.engine, encodings.idna
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(64123); os.setuid(64123)
+def exhaust():
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+    try:
+        threading.Thread(target=int).start()
+    except RuntimeError:
+        return
+    print("no limit")
+    sys.exit()
+def free():
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+"""
+WITHOUT_THREADS = (
+    THREADS
+    + """\
+exhaust()
+for renew in (True, False):
+    try:
+        client.lock("x", renew=renew).acquire(timeout=0.3)
+    except rlock.RLockError as error:
+        print(type(error).__name__, error)
+free()
+lock.acquire()
+lock.release()
+print("usable")
+"""
+)
+
+
+def test_without_a_thread_for_its_renewal_nothing_is_asked_for(masters3: Fleet, process: Process) -> None:
+    child = process(WITHOUT_THREADS, masters3.urls)
+    told = child.line()
+    if told == "no limit":
+        pytest.skip("RLIMIT_NPROC binds nobody here")
+    assert told.startswith("RLockError lock 'x' was not asked for: can't start new thread")
+    # A lock that is not renewed needs threads for its first connections only.
+    told = child.line()
+    assert told.startswith("QuorumUnreachableError")
+    assert "can't start new thread" in told
+    assert child.line() == "usable"
+
+
+@pytest.mark.parametrize("exhausted", [DESCRIPTORS, THREADS], ids=["descriptor", "thread"])
+def test_a_holder_without_a_descriptor_or_a_thread_left_renews_and_releases(
+    exhausted: str, masters3: Fleet, client_for: ClientFor, process: Process
+) -> None:
+    child = process(exhausted + HOLDING + TELL, masters3.urls, 1.5)
+    told = child.line()
+    if told == "no limit":
+        pytest.skip("RLIMIT_NPROC binds nobody here")
+    assert told == "got"
+    waiter = Waiter(client_for(masters3.urls))
+    time.sleep(1.8)
+    assert not waiter.done
+    child.say()
+    assert child.line().startswith("True ")
+    assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
+    assert waiter.got()

@@ -5,43 +5,33 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..lock import tasks
+from ..lock.conftest import KINDS, Kind
+from ..lock.conftest import make_client as make_client  # a fixture
 from .group import Place, ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
 #: Of the locks, and the longest of the fleet.
 TTL = 1.0
-KINDS: dict[str, Any] = {"blocking": rlock.Client, "asyncio": tasks.Client}
 #: For tests in which the driver makes no difference.
 one_kind = pytest.mark.parametrize("kind", ["blocking"], indirect=True)
 
 
-@pytest.fixture(params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> Any:
-    """The class of the clients."""
+@pytest.fixture(params=["blocking", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
 @pytest.fixture
-def client_for(kind: Any) -> Iterator[ClientFor]:
-    """``client_for(url, ...)``: a client that is closed with the test."""
-    made: list[Any] = []
-
-    def make(*masters: Any, ttl: float = TTL, **options: Any) -> Any:
-        made.append(kind(list(masters), ttl, **{"max_ttl": ttl, **options}))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
+def client_for(kind: Kind, make_client: ClientFor) -> ClientFor:
+    """``client_for(url, ...)``: a client of each kind that is closed with the test."""
+    return lambda *masters, ttl=TTL, **options: make_client([*masters], ttl, **{"max_ttl": ttl, **options})
 
 
 @pytest.fixture

@@ -1,21 +1,29 @@
-"""Failovers by real Sentinels: holds, contenders and error texts."""
+"""Groups of real servers: failovers by real Sentinels, votes, clocks that differ, and error texts."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import pytest
 
 import rlock
 from rlock._client.sentinel import Service
+from rlock.rules.timing import guard_time
+from rlock.testing.local.embedded import ServerBinary
 
-from ..faults.conftest import Waiter
+from ..cli.doctoring import doctor
+from ..faults.clock import Clock
+from ..faults.conftest import LOOK_S, Waiter
+from ..faults.conftest import _clock_library as _clock_library
+from ..fixtures import FLAVOURS
 from ..servers import Fleet
-from .conftest import TTL, ClientFor, one_kind, refused, usable
-from .group import ReplicatedGroup, Server, until
+from .conftest import TTL, ClientFor, GroupOf, one_kind, promote, refused, usable
+from .group import Place, ReplicatedGroup, Server, until
 
 #: How the old primary ends, or goes on.
 HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
@@ -143,16 +151,126 @@ def test_unreachable_sentinels_are_an_error_that_names_them(
     assert str(watched.sentinels[0].port) in told
 
 
-def test_ready_clients_of_a_sentinel_are_taken(kind: type, watched: ReplicatedGroup) -> None:
-    import redis
-    import redis.asyncio
+# -- a vote of a group counts only when all its replicas have acknowledged it
 
-    from .group import PASSWORD, SERVICE
 
-    module = redis if kind is rlock.Client else redis.asyncio
-    places = [("127.0.0.1", sentinel.port) for sentinel in watched.sentinels]
-    sentinel = module.sentinel.Sentinel(places, password=PASSWORD)
-    for group in (rlock.Group(sentinel, 1, SERVICE), rlock.Group(sentinel.master_for(SERVICE), 1)):
-        client = kind([group], TTL, max_ttl=TTL)
-        usable(client)
-        client.close()
+@pytest.mark.rule("3.6")
+def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf) -> None:
+    """No Sentinel runs, so nobody makes the old primary a replica."""
+    group = group_of()
+    old, new = group.servers
+    late, early = client_for(group.url), client_for(f"{new.url}?replicas=0")
+    usable(late)
+    promote(new)
+    with early.lock("x") as lock:
+        refused(late, "0 of 1 replicas acknowledged")
+        patient = client_for(group.url, ttl=6.0)  # gives the replicas 0.25 s
+        refused(patient, "0 of 1 replicas acknowledged")
+        with pytest.raises(rlock.QuorumUnreachableError, match="its replicas have to answer, too"):
+            patient.lock("x").acquire(timeout=0.1)
+        lock.check()
+    assert old.client.role()[0] == "master"
+
+
+@one_kind
+def test_more_replicas_than_configured_are_an_error_that_names_the_number(
+    client_for: ClientFor, group_of: GroupOf
+) -> None:
+    refused(
+        client_for(group_of(replicas=2).url_with(1)),
+        "2 replicas are connected, and replicas=1 is set: set replicas=2",
+    )
+
+
+@one_kind
+@pytest.mark.rule("2.4")
+@pytest.mark.parametrize("server", FLAVOURS.values(), ids=FLAVOURS)
+def test_nobody_calls_a_lock_free_while_a_replica_stands_still(
+    client_for: ClientFor, group_of: GroupOf
+) -> None:
+    """It is counted as connected. It may have been promoted, and the lock granted there."""
+    group = group_of()
+    client = client_for(group.url)
+    usable(client)
+    group.servers[1].pause()
+    with pytest.raises(rlock.QuorumUnreachableError):
+        client.lock("x").locked()
+
+
+@one_kind
+def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
+    client_for: ClientFor, group_of: GroupOf
+) -> None:
+    primary = group_of().servers[0]
+    primary.client.execute_command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-wait")
+    url = f"redis://app:app@127.0.0.1:{primary.port}?replicas=1"
+    client = client_for(url)
+    assert "the user app may not run wait" in [found["what"] for found in doctor([url]).findings]
+    with pytest.raises(rlock.OptionsError, match="no permissions to run the 'wait' command"):
+        client.lock("x").acquire()
+
+
+# -- clocks that differ inside a group: a lease is replicated as an instant, so it ends early or late there
+
+
+Skewed = Callable[[float], ReplicatedGroup]
+SKEWED_TTL = 5.0
+#: More than a lease.
+SKEW_S = 6.0
+
+
+@pytest.fixture
+def skewed(
+    group_of: GroupOf, server: ServerBinary, _clock_library: tuple[Path, str], tmp_path: Path
+) -> Skewed:
+    """``skewed(seconds)``: a group whose replica has a clock that is ahead by so much."""
+    library, reason = _clock_library
+    if reason:
+        pytest.skip(reason)
+
+    def make(seconds: float) -> ReplicatedGroup:
+        clock = Clock(library, tmp_path)
+        clock.step(seconds)
+        return group_of(1, 1, [Place(server), Place(clock.binary(server)), Place(server)])
+
+    return make
+
+
+@one_kind
+@pytest.mark.rule("3.6")
+@pytest.mark.parametrize("seconds", [SKEW_S, -SKEW_S], ids=["ahead", "behind"])
+def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_nothing(
+    client_for: ClientFor, skewed: Skewed, server: ServerBinary, seconds: float
+) -> None:
+    group = skewed(seconds)
+    late_s = (
+        SKEWED_TTL + SKEW_S if server.version >= "7" else guard_time(SKEWED_TTL)
+    )  # Redis 6.2 replicates the duration
+    holder, other, dead, waiting = (client_for(group.url, ttl=SKEWED_TTL) for _ in range(4))
+    tokens = []
+    with holder.lock("held") as lock:
+        for behind in (seconds < 0, seconds > 0):  # to the replica, and back
+            lease = dead.lock("x", renew=False)
+            assert lease.acquire(timeout=SKEWED_TTL)
+            tokens.append(lease.fencing_token)
+            died_at = time.monotonic()
+            group.fail_over()
+            group.mend()
+            waiter = Waiter(waiting)
+            while not waiter.done:
+                lock.check()
+                with contextlib.suppress(rlock.QuorumUnreachableError):
+                    assert not other.lock("held").acquire(timeout=0.1)
+            assert waiter.got()
+            free_s = late_s if behind else guard_time(SKEWED_TTL)
+            assert free_s - 0.5 < waiter.got_at - died_at < free_s + LOOK_S
+            tokens.append(usable(other))
+            with pytest.raises(rlock.LeaseLostError):
+                lease.release()
+    assert tokens == sorted(set(tokens))
+
+
+def test_doctor_names_a_replica_whose_clock_differs(skewed: Skewed) -> None:
+    group = skewed(SKEW_S)
+    found = doctor([group.url]).one("role")
+    assert f"the clock of its replica 127.0.0.1:{group.servers[1].port} is 6.0 s ahead" in found["what"]

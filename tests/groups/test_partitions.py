@@ -145,15 +145,3 @@ def test_across_a_cut_nobody_gets_a_vote_and_a_hold_with_validity_left_survives(
             told = max(look.valid_until for look in hold.looks if cut_at < look.at < healed_at)
             renewed = told > cut_at + (ttl - drift(ttl)) * SECOND
             assert renewed == (hold.process not in without)
-
-
-def test_without_acknowledgements_both_sides_of_a_cut_grant_a_lock(divided: Divided, tmp_path: Path) -> None:
-    """The control of the test above."""
-
-    def overlap() -> bool:
-        return "overlap" in {finding.check for finding in judge_safety(History().take(tmp_path))}
-
-    with contending(divided, divided.group.url_with(0), 1.0, tmp_path):
-        assert not overlap()
-        island(divided)
-        until(overlap, "two clients hold the lock")

@@ -8,10 +8,11 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +22,7 @@ from .. import memory
 from ..servers import Fleet
 from . import tasks
 
+T = TypeVar("T")
 MakeClient = Callable[..., rlock.Client]
 
 
@@ -189,22 +191,24 @@ def child() -> Iterator[StartChild]:
                 pipe.close()
 
 
-def in_thread(work: Callable[[], Any]) -> Any:
-    result: list[Any] = []
+def in_thread(work: Callable[[], T]) -> T:
+    """Do it in a thread that has ended afterwards."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result(60)
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Do it in a thread of its own, for which nobody waits at the end."""
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            result.append(work())
+            done.set_result(work())
         except BaseException as error:
-            result.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(60)
-    assert result, "the thread hangs"
-    if isinstance(result[0], BaseException):
-        raise result[0]
-    return result[0]
+    threading.Thread(target=run, daemon=True).start()
+    return done
 
 
 def eventually(what: Callable[[], Any], within: float = 10.0) -> Any:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import cache
+from inspect import isawaitable, isfunction
 from typing import Any, TypeVar
 
 import rlock.asyncio
@@ -41,6 +42,15 @@ class Loop:
             hand = self._local.hand = _Hand(self.loop)
             self._local.pulse = _Pulse(hand)
         return hand.run(work)
+
+    def here(self, what: Callable[[], Any]) -> Any:
+        """Call it in the calling thread's task, and await what it returns if that is a coroutine."""
+
+        async def work() -> Any:
+            value = what()
+            return await value if isawaitable(value) else value
+
+        return self.run(work)
 
 
 class _Pulse:
@@ -133,16 +143,7 @@ class Client:
         on_lost = options.get("on_lost")
         if on_lost is not None:
             options["on_lost"] = lambda error: _tell(on_lost, error)
-        return Lock(self, self.inner.lock(name, **options))
-
-    def status(self, name: str) -> Any:
-        return self.loop.run(lambda: self.inner.status(name))
-
-    def evict(self, name: str) -> Any:
-        return self.loop.run(lambda: self.inner.evict(name))
-
-    def init(self) -> Any:
-        return self.loop.run(self.inner.init)
+        return Lock(self.loop, self.inner.lock(name, **options))
 
     def close(self) -> None:
         self.loop.run(self.inner.close)
@@ -153,14 +154,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _engine(self) -> Engine:
-        async def engine() -> Any:
-            return self.inner._engine()
-
-        return Engine(self.loop, self.loop.run(engine))
+    def _engine(self) -> InTask:
+        return InTask(self.loop, self.loop.here(self.inner._engine))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        return getattr(InTask(self.loop, self.inner), name)
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -180,86 +178,40 @@ async def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostErr
     await asyncio.wrap_future(done)
 
 
-class Engine:
-    """As the engine of a blocking client."""
+class InTask:
+    """An object of rlock.asyncio as the calling thread's task sees it; its coroutines are awaited."""
 
     def __init__(self, loop: Loop, inner: Any) -> None:
-        self.loop = loop
-        self.inner = inner
-
-    def perform(self, procedure: Any) -> Any:
-        return self.loop.run(lambda: self.inner.perform(procedure))
-
-    def hold(self, name: str) -> Any:
-        async def hold() -> Any:
-            return self.inner.hold(name)
-
-        return self.loop.run(hold)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-class Lock:
-    """As `rlock.RLock`."""
-
-    def __init__(self, client: Client, inner: rlock.asyncio.RLock) -> None:
-        self._client = client
+        self._loop = loop
         self._inner = inner
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> Any:
-        return self._client.loop.run(lambda: self._inner.acquire(blocking, timeout))
+    def __getattr__(self, name: str) -> Any:
+        def found() -> Any:
+            return getattr(self._inner, name)
 
-    def release(self) -> None:
-        self._client.loop.run(self._inner.release)
+        if not isfunction(getattr(type(self._inner), name, None)):
+            return self._loop.here(found)
+        return lambda *args, **options: self._loop.here(lambda: found()(*args, **options))
+
+
+class Lock(InTask):
+    """As `rlock.RLock`."""
 
     def __enter__(self) -> Lock:
-        self._client.loop.run(self._inner.__aenter__)
+        self.__aenter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._client.loop.run(lambda: self._inner.__aexit__(*error))
-
-    def locked(self) -> Any:
-        return self._client.loop.run(self._inner.locked)
-
-    def statistics(self) -> Any:
-        return self._client.loop.run(self._inner.statistics)
-
-    def _here(self, what: Callable[[], Any]) -> Any:
-        async def work() -> Any:
-            return what()
-
-        return self._client.loop.run(work)
-
-    def is_owned(self) -> Any:
-        return self._here(self._inner.is_owned)
+        self.__aexit__(*error)
 
     @property
-    def hold_count(self) -> Any:
-        return self._here(lambda: self._inner.hold_count)
-
-    def remaining(self) -> Any:
-        return self._here(self._inner.remaining)
-
-    def check(self) -> None:
-        self._here(self._inner.check)
-
-    @property
-    def fencing_token(self) -> Any:
-        return self._here(lambda: self._inner.fencing_token)
-
-    @property
-    def lost(self) -> Lost:
-        return Lost(self._client.loop, self._here(lambda: self._inner.lost))
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
+    def lost(self) -> InTask:
+        return InTask(self._loop, self._loop.here(lambda: self._inner.lost))
 
     # What the standard library's tests of RLock ask of a lock.
 
-    _is_owned = is_owned
+    def _is_owned(self) -> Any:
+        return self.is_owned()
 
     def _recursion_count(self) -> Any:
         return self.hold_count
@@ -277,18 +229,4 @@ class Lock:
             self.acquire()
 
     def __repr__(self) -> str:
-        return str(self._here(lambda: repr(self._inner)))
-
-
-class Lost:
-    """As a `LossSignal` of a blocking client."""
-
-    def __init__(self, loop: Loop, inner: Any) -> None:
-        self._loop = loop
-        self._inner = inner
-
-    def is_set(self) -> Any:
-        return self._inner.is_set()
-
-    def wait(self, timeout: float | None = None) -> Any:
-        return self._loop.run(lambda: self._inner.wait(timeout))
+        return str(self._loop.here(lambda: repr(self._inner)))

@@ -17,8 +17,6 @@ from rlock.events import (
     Lost,
     MasterAnswers,
     MasterFailed,
-    NotAcquired,
-    Queued,
     Released,
     RenewalStopped,
     Renewed,
@@ -125,13 +123,6 @@ def test_an_observer_that_raises_stops_nothing(
     with client.lock("job"):
         pass
     assert len(seen) == count, "it was told after its end"
-
-
-def test_who_leaves_the_queue_in_vain_says_so(make_client: MakeClient, masters: Fleet, told: Ledger) -> None:
-    urls = masters(3).urls
-    with make_client(urls).lock("job"):
-        assert not make_client(urls).lock("job").acquire(timeout=0.5)
-    assert [event.queued for event in told.of(NotAcquired)] == [bool(told.of(Queued))] == [True]
 
 
 @pytest.mark.real_masters

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from rlock.rules.timing import CLAIM_S
 from ..faults.conftest import proxies as proxies  # a fixture
 from ..faults.proxy import Proxy
 from ..servers import Fleet, left, raw
-from .conftest import MakeClient, StartChild, eventually, own_wire, threads_only
+from .conftest import MakeClient, StartChild, eventually, in_background, own_wire, threads_only
 from .test_fencing import DEAD, stamp
 
 Proxies = Callable[..., list[Proxy]]
@@ -57,20 +56,6 @@ def usable(client: Any) -> None:
             return bool(connections.up == len(connections.servers))
 
     assert eventually(connected)
-
-
-def in_background(work: Callable[[], Any]) -> Future[Any]:
-    """Do it in a thread of its own."""
-    done: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return done
 
 
 #: A waiter in another process. It says its fencing token, and on each line that it is told: its belief.

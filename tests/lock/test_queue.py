@@ -4,18 +4,58 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
 import rlock
+import rlock._client.subscriptions
+from rlock._client.calls import Calls
+from rlock.procedures.port import WaitGenerator
+from rlock.rules import keys, scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.keys import client_label, queue
+from rlock.rules.quorum import Ballot
 from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
 
+from ..faults.conftest import proxies as proxies  # a fixture
 from ..servers import Fleet, raw
-from .conftest import MakeClient, StartChild, default_mode, eventually, own_wire
-from .queueing import counted_attempts, queue_of, started
+from .conftest import (
+    Child,
+    MakeClient,
+    StartChild,
+    default_mode,
+    eventually,
+    own_wire,
+)
 
 pytestmark = own_wire
+
+WAITER = """
+    import sys, time, rlock
+    client = rlock.Client(sys.argv[2:], ttl=5.0)
+    lock = client.lock("x", fair=sys.argv[1] == "fair")
+    print("waiting", flush=True)
+    with lock:
+        print(time.monotonic_ns(), flush=True)
+        sys.stdin.readline()
+        released = time.monotonic_ns()
+    print(released, flush=True)
+"""
+
+
+def queue_of(client: rlock.Client) -> list[str]:
+    """The processes in the queue, in order."""
+    return [waiter.owner.split("/")[1] for waiter in client.status("x").waiters]
+
+
+def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str = "fair") -> Child:
+    """A process that stands in the queue."""
+    before = client.status("x").queue_length
+    one = child(WAITER, mode, *urls)
+    assert one.line() == "waiting"
+    assert eventually(lambda: client.status("x").queue_length == before + 1)
+    return one
 
 
 @pytest.mark.rule("4.5")
@@ -40,7 +80,12 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
     masters: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [make_client(masters.urls, ttl=10.0) for _ in range(8)]
-    done = threading.Event()
+    done, asked, call = threading.Event(), list[Command](), Calls.call
+
+    def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        if command.script is scripts.ACQUIRE:
+            asked.append(command)
+        return call(self, command, *args, **options)
 
     def wait(client: rlock.Client) -> None:
         with client.lock("x"):
@@ -52,11 +97,11 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
             threads.append(threading.Thread(target=wait, args=(client,)))
             threads[-1].start()
             assert eventually(lambda: clients[0].status("x").queue_length == len(threads))
-        with counted_attempts(monkeypatch) as asked:
-            clients[0].lock("x").release()
-            assert eventually(lambda: client_label(threads[0].name) in (clients[0].status("x").holder or ""))
-            time.sleep(0.3)
-            assert asked == [], "the messages are the grant, so nobody asks"
+        monkeypatch.setattr(Calls, "call", count)
+        clients[0].lock("x").release()
+        assert eventually(lambda: client_label(threads[0].name) in (clients[0].status("x").holder or ""))
+        time.sleep(0.3)
+        assert asked == [], "the messages are the grant, so nobody asks"
         clients[0].lock("y").acquire()  # for the `with`
         assert clients[0].status("x").queue_length == 6
         clients[0].lock("y").release()
@@ -156,3 +201,13 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
         assert client.status("x").queue_length == 2
     for thread in threads:
         thread.join(20)
+
+
+# -- hand-offs, and what becomes of one that fails half-way
+
+
+def asleep(masters: Fleet) -> None:
+    """Return when a waiter has its place on all masters, and sleeps."""
+    queue = keys.queue("x")
+    assert eventually(lambda: all(raw(master.url).zcard(queue) == 1 for master in masters)), "nobody waits"
+    time.sleep(0.1)

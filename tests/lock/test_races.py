@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from concurrent.futures import Future
@@ -14,8 +15,8 @@ from rlock._client.calls import Calls
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import commands, scripts
-from rlock.rules.command_templates import Command, encode
+from rlock.rules import scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
@@ -116,25 +117,6 @@ def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
     assert any("was lost" in record.message for record in caplog.records)
 
 
-@threads_only
-def test_an_answer_that_belongs_to_another_command_is_no_vote(
-    masters1: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = make_client(masters1.urls)
-    lock = client.lock("x")
-    with lock:
-        pass
-    calls = client._engine().masters
-    (server,) = calls._connections.servers
-    assert server.connection is not None
-    # A reply too many on the wire, as after an interrupt in the middle of a command.
-    server.connection.send(encode(commands.acquire("y", "somebody:1", 5000).by_source()))
-    server.connection.pending.clear()
-    assert lock.acquire(timeout=5.0)
-    lock.release()
-    assert not raw(masters1.urls[0]).exists("x")
-
-
 @pytest.mark.rule("3.9")
 @pytest.mark.real_masters
 def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
@@ -154,3 +136,34 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     with pytest.raises(rlock.OptionsError, match="same server"):
         client.lock("y").acquire(timeout=5.0)
     lock.release()
+
+
+#: A pause that is longer than the request time-out of a lease of 10 s.
+PAUSE_S = 0.8
+#: How long the masters keep their replies back.
+DELAY_MS = 100
+
+
+def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3: Fleet) -> None:
+    """It holds the interpreter's lock: no thread can read until the time of every call is over."""
+    got: list[object] = []
+
+    def work(name: str) -> None:
+        try:
+            got.append(client.lock(name).acquire(blocking=False))
+        except rlock.RLockError as error:
+            got.append(error)
+
+    with rlock.Client(masters3.urls, ttl=10.0) as client:
+        client.lock("first").acquire()
+        for attempt in range(3):
+            threads = [threading.Thread(target=work, args=(f"{attempt}-{i}",)) for i in range(3)]
+            for master in masters3:
+                raw(master.url).client_pause(DELAY_MS)
+            for thread in threads:
+                thread.start()
+            time.sleep(DELAY_MS / 4000)
+            ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
+            for thread in threads:
+                thread.join(10)
+    assert got == [True] * 9

@@ -14,9 +14,9 @@ from rlock.testing import MemoryMasters, lose
 
 from ..servers import Fleet
 from .conftest import eventually, in_thread
-from .recipes import Connect, round_trips, waiting
-from .recipes import connect as connect  # a fixture
-from .recipes import masters as masters  # a fixture
+from .test_several import Connect, round_trips, waiting
+from .test_several import connect as connect  # a fixture
+from .test_several import masters as masters  # a fixture
 
 
 def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back(connect: Connect) -> None:

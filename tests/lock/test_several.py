@@ -1,24 +1,78 @@
-"""`client.locks`: several names as one lock."""
+"""`client.locks`: several names as one lock; and what it shares with the semaphore."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import rlock
+import rlock.asyncio
 from rlock.rules import commands
 from rlock.rules.quorum import Settle
-from rlock.testing import MemoryMasters, lose
+from rlock.testing import MemoryMasters, lose, memory_client
 
+from ..interrupts import interrupted
 from .conftest import eventually
-from .recipes import Connect, round_trips, waiting
-from .recipes import connect as connect  # a fixture
-from .recipes import masters as masters  # a fixture
-from .test_holding import keys
+
+Connect = Callable[..., rlock.Client]
+
+
+@pytest.fixture
+def masters() -> MemoryMasters:
+    return MemoryMasters(5)
+
+
+@pytest.fixture
+def connect(masters: MemoryMasters) -> Iterator[Connect]:
+    """Makes clients. Each one stands for a process."""
+    made: list[rlock.Client] = []
+
+    def connect(**options: Any) -> rlock.Client:
+        made.append(memory_client(masters=masters, **{"ttl": 2.0, **options}))
+        with made[-1].lock(f"first use {len(made)}"):
+            return made[-1]
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+@contextmanager
+def round_trips(client: rlock.Client) -> Iterator[list[str]]:
+    """The round trips of a client for which somebody waits."""
+    masters: Any = client._engine().masters
+    made: list[str] = []
+
+    def counted(method: Any, *arguments: Any, **options: Any) -> Any:
+        made.append(method.__name__)
+        return method(*arguments, **options)
+
+    masters.call, masters.call_many = partial(counted, masters.call), partial(counted, masters.call_many)
+    yield made
+    del masters.call, masters.call_many
+
+
+@contextmanager
+def waiting(lock: Any) -> Iterator[threading.Thread]:
+    """A thread that acquires and releases."""
+
+    def wait() -> None:
+        with lock:
+            pass
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    yield thread
+    thread.join(10.0)
+    assert not thread.is_alive()
 
 
 def test_all_names_are_held_or_none(connect: Connect, masters: MemoryMasters) -> None:
@@ -165,3 +219,74 @@ def test_bad_names_are_refused(connect: Connect) -> None:
     for names, text in (([], "at least one"), (["a", "b", "a"], "twice"), ("ab", "list"), (None, "list")):
         with pytest.raises(rlock.OptionsError, match=text):
             client.locks(names)  # type: ignore[arg-type]
+
+
+# -- a semaphore and several names: Ctrl-C before each line, and cancelled tasks, leave nothing behind
+
+
+#: They exclude each other.
+MAKE: dict[str, Callable[[Any], Any]] = {
+    "semaphore": lambda client: client.semaphore("gpu", permits=1),
+    "several": lambda client: client.locks(["a", "b", "gpu#0"]),
+}
+recipes = pytest.mark.parametrize("make", MAKE.values(), ids=[*MAKE])
+
+
+def keys(masters: MemoryMasters) -> list[set[str]]:
+    """The locks and queues on each master."""
+    found = []
+    for master in masters:
+        with master.mutex:
+            there = [key for key in list(master._keys.keys) if master._keys.look(key)]
+        found.append({key for key in there if key != "rlock:fleet" and not key.endswith(":fence")})
+    return found
+
+
+@recipes
+@pytest.mark.parametrize("case", ["free", "refused", "released"])
+def test_an_interrupt_leaves_nothing_behind(
+    connect: Connect, masters: MemoryMasters, make: Callable[[Any], Any], case: str
+) -> None:
+    client, holder = connect(), connect().lock("gpu#0")
+    if case == "refused":
+        holder.acquire()
+    before = keys(masters)
+    # No lock survives Ctrl-C between the body and the first line of __exit__.
+    at = 2 if case == "released" else 0
+    while True:
+        at, recipe = at + 1, make(client)
+        if case == "released":
+            recipe.acquire()
+        with interrupted(at, "holding.py", "several.py", "semaphore.py") as found:
+            if case == "released":
+                recipe.__exit__(None, None, None)
+            else:
+                recipe.acquire(timeout=0.02)
+        if not found.where:
+            break
+        assert not len(client._engine().holds), found.where
+        assert eventually(lambda: keys(masters) == before), found.where
+    assert at > 20
+
+
+@recipes
+def test_a_cancelled_task_leaves_nothing_behind(masters: MemoryMasters, make: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        async with memory_client(masters=masters, kind=rlock.asyncio.Client) as client:
+            async with client.lock("gpu#0"):
+                before = keys(masters)
+                for pause in (0.0, 0.001, 0.3):
+                    # The first one waits for the permit, or for the name. The second one waits at the gate.
+                    waiters = [asyncio.create_task(make(client).acquire()) for _ in range(2)]
+                    await asyncio.sleep(pause)
+                    for waiter in waiters[:: 1 if pause else -1]:
+                        waiter.cancel()
+                        await asyncio.wait([waiter])
+                        assert waiter.cancelled()
+                    await asyncio.sleep(0.1)
+                    assert keys(masters) == before
+            async with make(client) as recipe:
+                assert recipe.remaining() > 0.0
+                assert not await recipe.lost.wait(0.01)
+
+    asyncio.run(main())

@@ -1,22 +1,23 @@
-"""valkey-py as the library that connects: its ready clients, its errors, and a Python without redis-py."""
+"""valkey-py as the library that connects: its ready clients and its errors.
+
+`.ci/versions` runs only_valkey_py.py in a Python without redis-py.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio.sentinel
+import redis.sentinel
 
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
 from ..groups.group import PASSWORD, SERVICE, ReplicatedGroup
 from ..servers import Fleet, raw
-from . import only_valkey_py, tasks
+from . import tasks
 
 valkey = pytest.importorskip("valkey", reason="the package `valkey` is not installed")
 
@@ -46,8 +47,14 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
             excludes(client, client.masters)
 
 
-@both
-def test_a_sentinel_of_valkey_py_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
+@pytest.mark.parametrize(
+    ("client_type", "library"),
+    [
+        *((rlock.Client, library) for library in (valkey, redis)),
+        *((tasks.Client, library.asyncio) for library in (valkey, redis)),
+    ],
+)
+def test_a_sentinel_of_each_library_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
         hosts = [("127.0.0.1", group.sentinels[0].port)]
         sentinel = library.sentinel.Sentinel(hosts, password=PASSWORD)
@@ -78,14 +85,3 @@ def test_a_client_of_the_other_kind_is_refused() -> None:
             rlock.Client(master)
     with pytest.raises(rlock.OptionsError, match=r"a ready valkey\.asyncio\.Valkey"):
         tasks.Client([valkey.Valkey()])
-
-
-def test_with_only_valkey_py_installed_the_package_works(tmp_path: Path) -> None:
-    for package in Path(valkey.__file__).parent.parent.iterdir():
-        if package.name != "redis":
-            (tmp_path / package.name).symlink_to(package)
-    environment = {**os.environ, "PYTHONPATH": f"{Path(rlock.__file__).parent.parent}:{tmp_path}"}
-    # -S: without the packages of this Python.
-    command = [sys.executable, "-S", only_valkey_py.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, "held" in done.stdout) == (0, True), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Masters that come back without their memory: the restart guard."""
+"""Masters that restart, forget or hang: the restart guard, healing, and connections that are given up."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
 from ..fixtures import FreshMasters
+from ..lock.conftest import eventually
 from ..servers import raw
-from .restarting import GUARD, TTL, a_client, refused
+from .restarting import GUARD, TTL, a_client, everywhere, holders, refused
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -109,3 +110,70 @@ def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
         master.flushall()
         assert client.lock("y").acquire(timeout=10)
         assert ":durable " not in str(master.get(NOTE))
+
+
+@pytest.mark.rule("3.7")
+def test_a_lock_outlives_a_rolling_restart_of_every_master(fresh_masters: FreshMasters) -> None:
+    """Back to empty, one after another, each as soon as the lock is on the last one again."""
+    fleet = fresh_masters(3)
+    with a_client(fleet) as client:
+        lock = client.lock("x")
+        assert lock.acquire(timeout=5)
+        token, owner = lock.fencing_token, client.status("x").holder
+        for master in fleet:
+            master.restart(empty=True)
+            assert eventually(lambda: everywhere(client), within=5)
+            lock.check()
+        assert holders(client) == [owner] * 3
+        assert not lock.lost.is_set()
+        lock.release()
+        assert lock.acquire(timeout=2 * GUARD)
+        assert lock.fencing_token > token
+
+
+def test_a_short_lease_is_renewed_while_a_master_that_is_owed_an_answer_hangs(
+    fresh_masters: FreshMasters,
+) -> None:
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls) as client:
+        with client.lock("y"):
+            pass
+        long, short = client.lock("long"), client.lock("short", ttl=0.3)
+        assert long.acquire(timeout=5)
+        fleet[2].pause()
+        time.sleep(0.235)  # its first renewal is about to find that out
+        assert short.acquire(timeout=5)
+        time.sleep(1.0)
+        short.check()
+        short.release()
+        long.release()
+
+
+def cycle(lock: rlock.RLock) -> bool:
+    assert lock.acquire(timeout=5.0)
+    lock.release()
+    return True
+
+
+@pytest.mark.rule("3.4")
+def test_a_connection_that_was_given_up_with_requests_unanswered_is_killed_before_the_next_is_used(
+    fresh_masters: FreshMasters, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that goes on reads it in any order beside the new one: an acquire behind its own release."""
+    fleet = fresh_masters(3)
+    with rlock.Client(fleet.urls, ttl=3.0) as client:
+        lock = client.lock("x")
+        cycle(lock)
+        server = client._engine().masters._connections.servers[0]
+        assert eventually(lambda: cycle(lock) and server.connection is not None)
+        assert server.connection is not None
+        old = server.connection.connection_id
+        fleet[0].pause()
+        assert eventually(lambda: cycle(lock) and server.connection is None), "it was never given up"
+        assert [number for _, number in server.kill] == [old]
+        fleet[0].resume()
+        assert eventually(lambda: cycle(lock) and server.connection is not None)
+        assert server.kill == []
+        stats = raw(fleet[0].url).info("commandstats")
+        if any("|" in command for command in stats):  # Redis 6.2 does not tell subcommands apart
+            assert stats["cmdstat_client|kill"]["calls"] >= 1

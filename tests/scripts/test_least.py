@@ -20,10 +20,12 @@ from rlock.rules.restart_guard import Guard
 
 from ..docs.pages import marked
 from ..lock.conftest import eventually
-from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, NOTE, QUEUE, THEIRS, TICKET, Box, Ears, owner_of
+from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, NOTE, THEIRS, TICKET, Box, Ears, owner_of
 from ..servers import AnyMaster, raw
 from .test_style import COMMANDS
 
+#: A master, its subscribers, and what it answers to one who may do everything.
+Allowed = tuple[Box, Ears, list[tuple[Any, ...]]]
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 #: The commands of the scripts.
@@ -50,19 +52,25 @@ def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
 
 
-def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
-    """What the project asks of a master in its life; the answers, without what depends on the time."""
+def exercise(box: Box, user: Box, ears: Ears) -> list[tuple[Any, ...]]:
+    """What the project asks of a master in its life; the answers, without what depends on the time.
+
+    Behind each: what stands on the master then, what was heard, and the keys that never end.
+    """
 
     def told(call: Callable[..., Any], *words: Any, **options: Any) -> None:
         try:
             reply = call(*words, **options)
         except redis.ResponseError:
             reply = ["error"]
-        answers.append([part for part in reply if type(part) is not int or abs(part) < 1_000])
-        answers.append((box.content(), box.waiters(), box.pttl() == -1, box.pttl(QUEUE) == -1, ears.heard()))
-        answers.append((box.fenced(), box.content(EVICTED), box.content(NOTE)))
+        answer = [part for part in reply if type(part) is not int or abs(part) < 1_000]
+        found = box.content(), box.waiters(), box.fenced(), box.content(EVICTED), box.content(NOTE)
+        seen.update(map(str, box.client.keys()))
+        endless = [key for key in seen if box.pttl(key) == -1]
+        answers.append((answer, *found, ears.heard(), endless))
 
-    answers: list[Any] = []
+    seen: set[str] = set()
+    answers: list[tuple[Any, ...]] = []
     told(user.handshake, memory="vouched")
     told(user.handshake)
     for order in ("barging", "fair"):
@@ -71,7 +79,7 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
         told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)
         told(user.acquire, THEIRS, order=order, waiter=CARA, ticket=TICKET + 9)
         told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)  # a second delivery
-        told(user.renew, count=2)
+        told(user.renew, count=2, lease_ms=120_000)
         told(user.renew, THEIRS)
         told(user.status)
         told(user.hand_on, waiter="none|s9")
@@ -88,6 +96,7 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[Any]:
         told(user.heal)
         told(user.hand_on, waiter=BEN, ban_ms=60_000)
         told(user.heal)
+        told(user.fence, token=2**53 - 1)
         told(user.acquire, THEIRS)
         told(user.acquire, waiter=CARA)
         told(user.hand_on, THEIRS)  # Cara is dead
@@ -108,8 +117,7 @@ def rules_of(commands: set[str]) -> list[str]:
 
 
 @pytest.fixture
-def allowed(any_server: AnyMaster) -> Iterator[tuple[Box, Ears, list[Any]]]:
-    """A master, and what it answers to one who may do everything."""
+def allowed(any_server: AnyMaster) -> Iterator[Allowed]:
     box = Box(any_server.url)
     ears = Ears(box.client)
     ears.listen(ANNA, BEN)
@@ -121,7 +129,7 @@ def allowed(any_server: AnyMaster) -> Iterator[tuple[Box, Ears, list[Any]]]:
     box.close()
 
 
-def test_a_user_needs_no_more_than_the_least_permissions(allowed: tuple[Box, Ears, list[Any]]) -> None:
+def test_a_user_needs_no_more_than_the_least_permissions(allowed: Allowed) -> None:
     box, ears, answers = allowed
     user = user_of(box, [rule.replace("orders:", LOCK) for rule in line()])
     assert exercise(box, user, ears) == answers
@@ -129,12 +137,22 @@ def test_a_user_needs_no_more_than_the_least_permissions(allowed: tuple[Box, Ear
     user.close()
 
 
+@pytest.mark.rule("2.1")
+def test_the_note_is_the_only_key_that_never_ends(allowed: Allowed) -> None:
+    """However many names there are, nothing leaks; one key for each master is by design."""
+    _, _, answers = allowed
+    assert all(endless == [NOTE] for *_, endless in answers)
+    assert all(any(answer[kind] for answer in answers) for kind in range(1, 6)), (
+        "a key of each kind was there"
+    )
+
+
 NEEDED = [f"+{command}" for command in sorted(LEAST - {"eval", "evalsha", "info"})]
 
 
 @pytest.mark.parametrize("missing", [*NEEDED, "~job*", "~rlock:{job*", "~rlock:fleet", "&rlock:{job*"])
 def test_no_command_key_or_channel_of_the_least_permissions_can_be_left_out(
-    allowed: tuple[Box, Ears, list[Any]], missing: str
+    allowed: Allowed, missing: str
 ) -> None:
     box, ears, answers = allowed
     rules = rules_of(LEAST)

@@ -63,25 +63,20 @@ def test_out_of_memory_a_release_still_hands_on(box: Box, ears: Ears) -> None:
     assert box.handed_to(CARA, within_ms=LEASE_MS)
 
 
-def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_gets_no_place(box: Box) -> None:
+def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_keeps_the_place_that_it_has(box: Box) -> None:
     box.hold(THEIRS, count=2)
-    box.fill()
-    code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
-    assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0)
-    assert 0 < ttl_ms <= LEASE_MS
-    assert time_us > 0
-    assert box.wait()[:3] == [1, THEIRS, 2]
-    assert box.content(QUEUE) is None
-
-
-def test_out_of_memory_a_waiter_keeps_the_place_it_has(box: Box) -> None:
-    box.acquire(THEIRS)
     box.enqueue(ANNA, expiry=False)
     box.fill()
     assert box.acquire(waiter=ANNA, ticket=TICKET + 5)[4] == TICKET
     assert box.pttl(QUEUE) > 0
     assert box.status()[4:] == [1, [ANNA, str(TICKET)]]
     assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA)[0] == -1
+    assert box.content(QUEUE) is None
+    code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
+    assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0), "and it gets none"
+    assert 0 < ttl_ms <= LEASE_MS
+    assert time_us > 0
+    assert box.wait()[:3] == [1, THEIRS, 2]
     assert box.content(QUEUE) is None
 
 
