@@ -14,7 +14,7 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .schedules import CARELESS, EVENTS, HELD_UP_S
+from .schedules import CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS
 
 if TYPE_CHECKING:
     from .client import Client
@@ -90,9 +90,21 @@ class Nemesis:
     def later(self, delay: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
-    def until(self, action: Callable[[], object], longest: float = HELD_UP_S) -> None:
-        """Do it after a while, or a moment after an event that comes before that."""
+    def until(
+        self, action: Callable[[], object], longest: float = HELD_UP_S, host: Host | None = None
+    ) -> None:
+        """Do it after a while, or a moment after an event that comes before that.
+
+        ``host``: in some modes that event may be the end of a lease there, or a loss of memory.
+        """
         done: list[bool] = []
+        events: tuple[str, ...] = EVENTS
+        if host is not None and self.play.setup.mode == "guard":
+            left_s = host.master.pttl(self.lock) / 1000
+            if left_s > 0 and self.dice.random() < 0.4:
+                self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
+                return
+            events += MORE_EVENTS["guard"] * 2
 
         def once() -> None:
             if not done:
@@ -103,7 +115,7 @@ class Nemesis:
             self.later(min(longest, self.duration()), once)
         else:
             delay = self.dice.choice((0.0, 0.002, 0.05, 0.3))
-            what, nth = self.dice.choice(EVENTS), self.dice.choice((1, 1, 2, 3))
+            what, nth = self.dice.choice(events), self.dice.choice((1, 1, 2, 3))
             self.play.behind(what, nth, lambda _: self.later(delay, once))
             self.later(longest, once)
 
@@ -153,10 +165,10 @@ def hold_commands(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is None:
         return
-    ways = [there for there, _ in client.ways if nemesis.dice.random() < 0.6]
-    for way in ways:
-        way.shut()
-        nemesis.until(way.open)
+    for host, (there, _) in zip(nemesis.world.hosts, client.ways, strict=True):
+        if nemesis.dice.random() < 0.6:
+            there.shut()
+            nemesis.until(there.open, host=host)
     if nemesis.dice.random() < 0.3:
         client.stop()
         nemesis.until(client.go_on)
@@ -178,7 +190,7 @@ def slow_down(nemesis: Nemesis) -> None:
 def stop_master(nemesis: Nemesis) -> None:
     host = nemesis.host()
     host.stop()
-    nemesis.until(host.go_on)
+    nemesis.until(host.go_on, host=host)
 
 
 def restart(nemesis: Nemesis) -> None:

@@ -164,6 +164,7 @@ class Host(Process):
         def begin() -> None:
             if self._lives == due:
                 self._begin()
+                self.world.happens("loss", None, self, "")
 
         self.events.at(self.events.now + down_s, begin)
 
@@ -180,6 +181,7 @@ class Host(Process):
         self.lost_at = self.events.now
         if self.world.recorder is not None:
             self.world.recorder.flushed(self)
+        self.world.happens("loss", None, self, "")
 
     def flush_scripts(self) -> None:
         """SCRIPT FLUSH."""

@@ -15,6 +15,7 @@ from rlock.rules.timing import guard_time
 from .client import Client
 from .hosts import Host
 from .referee import valid_for
+from .schedules import WILD
 
 if TYPE_CHECKING:
     from .play import Play
@@ -115,7 +116,7 @@ class Oracles:
 
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
-        if self.mode != "storm" and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
+        if self.mode not in WILD and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
             self._accuse(
                 hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
             )
@@ -133,7 +134,7 @@ class Oracles:
         if guard.max_ttl > self.longest:
             self._accuse("", client.label, host.name, "refused for a lease that nobody got")
         # The answer to a handshake may be read late.
-        late = 0.5 if self.mode != "storm" else 9.0
+        late = 0.5 if self.mode not in WILD else 9.0
         if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
             self._accuse("", client.label, host.name, "refused for the age of an old memory")
 

@@ -35,7 +35,7 @@ from .faults import ACTS, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
-from .schedules import FLEETS, HELD_UP_S, OPTIONS, SHORT_TTL, Schedule, Step
+from .schedules import FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
 from .world import Network, Violation, World
 
 LOCKS = ("a", "{b}")
@@ -128,7 +128,7 @@ class Play:
         elif self.setup.past != "vouched":
             ahead_us = int(self.dice.uniform(5.0, 600.0) * 1e6) if self.setup.past == "ahead" else 0
             since_us = EPOCH_US + (ahead_us or -3_600_000_000)
-            longest = round(max(options.max_ttl for options in self.fleet) * 1000)
+            longest = 0 if self.setup.past == "unused" else self.world.max_ttl_ms
             host.master.write(NOTE, f"{host.term} {since_us} {longest}")
             host.clock_was_set = bool(ahead_us)
 
@@ -249,6 +249,9 @@ class Play:
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
         habit = self.setup.habit
+        if self.setup.mode in MORE_EVENTS and dice.random() < 0.2:
+            yield from client.curious(dice.choice(self.locks))
+            return
         renew = dice.random() < {"waiting": 1.0, "fixed": 0.0}.get(habit, 0.7)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()

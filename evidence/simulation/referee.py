@@ -78,6 +78,9 @@ class Referee:
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]
         evicted = hold.owner in self._evicted
+        if 1000 * client.context.guard.max_ttl < self._world.max_ttl_ms:
+            # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
+            self._evicted.update(other.owner for _, other in others)
         for _, other in others:
             if not evicted and other.owner not in self._evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")

@@ -25,14 +25,18 @@ FLEETS: dict[str, tuple[ClientOptions, ...]] = {
     "short": (OPTIONS,),
     "long": (LONG,),
     "patient": (ClientOptions(ttl=3.0, max_ttl=3.0, request_timeout=0.95),),
+    "hasty": (ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.32),),
     "two": (LONG, ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)),
 }
 #: When the faults end.
-CALM_S = {"short": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
+CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 #: The leases with which a careless client tries in vain.
 CARELESS = (4.0, 86_400.0, 2e13)
-#: Events behind which a step may come.
+#: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
+MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
+#: The modes in which everything may go wrong at once.
+WILD = {"storm", "groups", "guard"}
 #: What happens besides acquires, by mode, with how often each does. More is promised where less does.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -67,15 +71,31 @@ KINDS: dict[str, dict[str, int]] = {
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
+    "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
+    "guard": {
+        "restart": 4,
+        "restart after a grant": 5,
+        "restart several": 3,
+        "flush": 4,
+        "flush several": 2,
+        "stop master": 6,
+        "hold up": 6,
+        "hold commands": 4,
+        "lose answers": 2,
+        "cut": 2,
+        "stop client": 2,
+        "look": 2,
+        "newcomer": 3,
+    },
 }
-MODES = {"storm": 65, "slow": 6, "deaths": 10, "cuts": 8, "stops": 8, "clocks": 3}
+MODES = {"storm": 55, "slow": 6, "deaths": 10, "cuts": 8, "stops": 8, "clocks": 3, "groups": 14, "guard": 14}
 FAILOVERS = {
     "promote": 3,
     "stale primary": 4,
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 2,
+    "old replica": 3,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
@@ -139,34 +159,38 @@ def _weighted(dice: Random, weights: dict[str, int]) -> str:
 def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     """``traced``: one that evidence/spec/Trace.tla can follow."""
     mode = "storm" if traced else _weighted(dice, MODES)
-    if mode != "storm":
+    if mode not in WILD:
         fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
             dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
         )
-    groups = 0 if traced or dice.random() < 0.7 else dice.choice((1, 1, 1, 2, 3))
+    groups = dice.choice((1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
-    masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
+    masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
-        masters = 1 if len(replicas) == 1 and dice.random() < 0.6 else 3
+        masters = 1 if len(replicas) == 1 and dice.random() < 0.9 else 3
     fleets = {"short": 6, "long": 3} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
+    if mode == "guard":
+        fleets = {"hasty": 5, "two": 3}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
-        "storm",
+        mode,
         "short" if traced else _weighted(dice, fleets),
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice(("new", "noted", "noted", "vouched", "vouched", "vouched")),
+        dice.choice(
+            ("unused" if mode == "guard" else "new", "noted", "noted", "vouched", "vouched", "vouched")
+        ),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
         dice.random() < 0.6,
         replicas,
-        bool(replicas) and dice.random() < 0.3,
+        bool(replicas) and dice.random() < 0.5,
         _habit(dice),
     )
 
@@ -183,19 +207,19 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
-    if setup.mode == "storm" and dice.random() < 0.8:
+    if setup.mode in WILD and dice.random() < 0.8:
         of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
     return {what: kinds[what] for what in chosen}
 
 
-def drawn_step(dice: Random, what: str, until: float) -> Step:
+def drawn_step(dice: Random, what: str, schedule_s: float, mode: str) -> Step:
     seed = dice.getrandbits(32)
     if dice.random() < 0.5:
-        return Step(round(dice.uniform(0.0, until), 4), what, seed)
+        return Step(round(dice.uniform(0.0, schedule_s), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
-    return Step(round(delay, 4), what, seed, dice.choice(EVENTS), nth)
+    return Step(round(delay, 4), what, seed, dice.choice(EVENTS + MORE_EVENTS.get(mode, ())), nth)
 
 
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
@@ -209,7 +233,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     takes = ["take"] * dice.randint(2, 6 if small else 5 * setup.clients)
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
-    steps = [drawn_step(dice, what, until) for what in (*takes, *faults)]
+    steps = [drawn_step(dice, what, until, setup.mode) for what in (*takes, *faults)]
     return Schedule(seed, setup, tuple(sorted(steps)))
 
 
@@ -222,7 +246,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         i = dice.randrange(len(steps)) if steps else -1
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
-            steps.append(drawn_step(dice, what, schedule.calm_s))
+            steps.append(drawn_step(dice, what, schedule.calm_s, setup.mode))
         elif kind < 0.45:
             del steps[i]
         elif kind < 0.6:
@@ -231,7 +255,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
             at = steps[i].at + dice.choice((-1, 1)) * dice.choice((0.001, 0.01, 0.1, 0.5)) * dice.random()
             steps[i] = steps[i]._replace(at=round(max(0.0, at), 4))
         elif kind < 0.9:
-            steps[i] = drawn_step(dice, steps[i].what, schedule.calm_s)
+            steps[i] = drawn_step(dice, steps[i].what, schedule.calm_s, setup.mode)
         elif other.setup.mode == setup.mode and bool(other.setup.replicas) == bool(setup.replicas):
             steps += dice.sample(other.steps, min(len(other.steps), dice.randint(1, 4)))
     if dice.random() < 0.1:
