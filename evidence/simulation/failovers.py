@@ -65,7 +65,7 @@ def empty_return(nemesis: Nemesis) -> None:
 
 
 def fail_back(nemesis: Nemesis, chosen: tuple[Group, Server] | None = None) -> None:
-    """The old primary copies the memory of the new one, perhaps with its connections open, and leads again."""
+    """The old primary copies the memory of the new one, perhaps on open connections, and leads again."""
     group, server = chosen or _chosen(nemesis)
     old, kill = group.primary, nemesis.dice.random() < 0.4
     nemesis.play.failovers += 2

@@ -171,6 +171,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
         masters = 1 if len(replicas) == 1 and dice.random() < 0.9 else 3
+    new = "unused" if mode == "guard" else "new"
     fleets = {"short": 6, "long": 3} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
         fleets = {"hasty": 5, "two": 3}
@@ -182,9 +183,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice(
-            ("unused" if mode == "guard" else "new", "noted", "noted", "vouched", "vouched", "vouched")
-        ),
+        dice.choice((new, "noted", "noted", "vouched", "vouched", "vouched")),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
