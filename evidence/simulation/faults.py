@@ -46,7 +46,7 @@ class Nemesis:
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
-        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter"))
+        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter", *["waiter"] * self.busy))
         if role == "actor" and self.actor in alive:
             return self.actor
         if role == "holder":

@@ -173,6 +173,8 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        for there, _ in client.ways if self.setup.far else ():
+            there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
         if self.setup.mode == "slow":
             self._slow_down(client, options.lease(None).request_timeout)
         for _ in range(dice.choice((1, 1, 1, 2))):

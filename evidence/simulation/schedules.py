@@ -37,7 +37,7 @@ EVENTS = ("enter", "leave", "grant", "hand-off")
 #: place in the queue, "release" comes before the first byte of one.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "hand-off", "claim")
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races")
+BUSY = ("hand-off", "races", "stops")
 #: What happens besides acquires, by mode, with how often each does. More is promised where less does.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -135,6 +135,8 @@ class Setup:
     replicas: tuple[int, ...] = ()
     spare: bool = False
     habit: str = "any"
+    #: The part of the ways from a client to a master that are slow all the time.
+    far: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,21 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             joined=True,
             habit="always",
+            far=dice.choice((0.0, 0.0, 0.2)),
         )
     if mode == "races":
         jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
         clients = dice.choice((2, 2, 3))
         return Setup(masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always")
+    if mode == "stops":
+        clients, jitter, masters = (
+            dice.choice((2, 3, 4)),
+            dice.choice((0.0002, 0.002)),
+            dice.choice((3, 3, 5)),
+        )
+        return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode != "storm":
-        fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
+        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
@@ -239,6 +249,14 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     return Step(round(delay, 4), what, seed, dice.choice(MOMENTS if setup.mode in BUSY else EVENTS), nth)
 
 
+def _beside(dice: Random, step: Step, other: Step) -> Step:
+    """Often a step that disturbs the same moment as another one."""
+    if dice.random() < 0.5:
+        return step
+    delay = dice.choice((0.0, 0.0, dice.uniform(-0.002, 0.01), dice.uniform(-0.1, 0.1)))
+    return step._replace(at=round(max(0.0, other.at + delay), 4), after=other.after, nth=other.nth)
+
+
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
     """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
@@ -250,6 +268,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
     steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
+    for i in range(1, len(steps) if setup.mode in BUSY else 0):
+        steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
 
@@ -263,6 +283,8 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
             steps.append(drawn_step(dice, what, setup))
+            if setup.mode in BUSY:
+                steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]
         elif kind < 0.6:
