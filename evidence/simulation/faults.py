@@ -14,7 +14,7 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .schedules import CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS
+from .schedules import BUSY, CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS, events
 
 if TYPE_CHECKING:
     from .client import Client
@@ -35,14 +35,18 @@ class Nemesis:
         self.dice = dice
         self.actor = actor
         self.lock = play.locks[0]
+        self.busy = play.setup.mode in BUSY
 
     def duration(self) -> float:
-        return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
+        spans = ((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))
+        if self.busy:  # how long a hand-off lasts, and a little less or more
+            spans = ((0.01, 0.2), (0.3, 0.95), (0.9, 1.6), (1.2, 2.4))
+        return self.dice.uniform(*self.dice.choice(spans))
 
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
-        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter"))
+        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter", *["waiter"] * self.busy))
         if role == "actor" and self.actor in alive:
             return self.actor
         if role == "holder":
@@ -98,13 +102,13 @@ class Nemesis:
         ``host``: in some modes that event may be the end of a lease there, or a loss of memory.
         """
         done: list[bool] = []
-        events: tuple[str, ...] = EVENTS
+        behind = events(self.play.setup.mode) if self.busy else EVENTS
         if host is not None and self.play.setup.mode == "guard":
             left_s = host.master.pttl(self.lock) / 1000
             if left_s > 0 and self.dice.random() < 0.4:
                 self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
                 return
-            events += MORE_EVENTS["guard"] * 2
+            behind += MORE_EVENTS["guard"] * 2
 
         def once() -> None:
             if not done:
@@ -115,7 +119,7 @@ class Nemesis:
             self.later(min(longest, self.duration()), once)
         else:
             delay = self.dice.choice((0.0, 0.002, 0.05, 0.3))
-            what, nth = self.dice.choice(events), self.dice.choice((1, 1, 2, 3))
+            what, nth = self.dice.choice(behind), self.dice.choice((1, 1, 2, 3))
             self.play.behind(what, nth, lambda _: self.later(delay, once))
             self.later(longest, once)
 
@@ -129,7 +133,10 @@ def lose_answers(nemesis: Nemesis) -> None:
     """What was asked for is done, and nobody is told: to ask again is a second delivery."""
     client = nemesis.client()
     if client is not None:
-        script = nemesis.dice.choice(("acquire", "acquire", "release", "renew", "any"))
+        scripts: tuple[str, ...] = ("acquire", "acquire", "release", "renew", "any")
+        if nemesis.busy:
+            scripts = ("acquire", "release", "confirm", "queued", "queued", "wait")
+        script = nemesis.dice.choice(scripts)
         servers = client.calls.connections.servers
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
@@ -195,7 +202,8 @@ def stop_master(nemesis: Nemesis) -> None:
 
 def restart(nemesis: Nemesis) -> None:
     nemesis.play.restarts += 1
-    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 0.4)))
+    nemesis.play.died_at = nemesis.world.events.now
+    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
     nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
 
 
@@ -297,6 +305,11 @@ def look(nemesis: Nemesis) -> None:
         client.do(lambda: thread.start(client.curious(nemesis.lock)))
 
 
+def let_go(nemesis: Nemesis) -> None:
+    """One that holds a lock gives it back now."""
+    nemesis.play.tell_to_let_go()
+
+
 def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
 
@@ -363,6 +376,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,
+    "let go": let_go,
     "newcomer": newcomer,
     "look": look,
     "flush scripts": flush_scripts,

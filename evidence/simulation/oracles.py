@@ -15,7 +15,6 @@ from rlock.rules.timing import guard_time
 from .client import Client
 from .hosts import Host
 from .referee import valid_for
-from .schedules import WILD
 
 if TYPE_CHECKING:
     from .play import Play
@@ -25,6 +24,8 @@ PROMPT_S = 0.6
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
 SAMPLE_S = 0.05
+#: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.
+SAFE = ("slow", "deaths", "cuts", "stops", "clocks")
 
 
 class Oracles:
@@ -43,7 +44,9 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        if self.mode in ("deaths", "cuts"):
+        # A second delivery of a hand-over may put a place back whose waiter has left.
+        disturbed = any(step.what in ("cut", "lose answers", "restart") for step in play.schedule.steps)
+        if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
@@ -59,11 +62,11 @@ class Oracles:
 
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
-        if what == "grant" and client is not None and host is not None:
+        if what in ("grant", "given") and client is not None and host is not None:
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
-            elif self.mode in ("slow", "deaths", "cuts"):
+            elif self.mode in ("slow", "deaths", "cuts", "races"):
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
@@ -73,7 +76,8 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        self.states.add(self.state(what, self.play.locks[0]))
+        if what != "queued":
+            self.states.add(self.state(what, self.play.locks[0]))
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -83,21 +87,26 @@ class Oracles:
             entry = host.master.look(name)
             if entry is not None and owner in entry.fields and entry.expires_ms is not None:
                 lease = (entry.expires_ms - host.time_us() // 1000) / 1000
-                look = partial(self._look_at_vote, client, host, name, owner, 0.5 * lease)
-                self.world.events.at(self.world.events.now + 0.3 * lease, look)
+                now = self.world.events.now
+                look = partial(self._look_at_vote, client, host, name, owner, now, 0.5 * lease)
+                self.world.events.at(now + 0.3 * lease, look)
 
-    def _look_at_vote(self, client: Client, host: Host, name: str, owner: str, again: float) -> None:
+    def _look_at_vote(
+        self, client: Client, host: Host, name: str, owner: str, since: float, again: float
+    ) -> None:
         under_way = client.under_way
         tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
         tokens |= (
             {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
         )
-        if client.dead or owner in tokens or owner not in host.left(name):
-            return
+        if client.dead or owner in tokens or owner not in host.left(name) or host.restarted_at > since:
+            return  # to a master that was down meanwhile its undo comes late
+        connection = client.calls.connections.servers[host.index].connection
         if again:  # its undo may be on its way
-            look = partial(self._look_at_vote, client, host, name, owner, 0.0)
+            look = partial(self._look_at_vote, client, host, name, owner, since, 0.0)
             self.world.events.at(self.world.events.now + again, look)
-        else:
+        elif connection is not None and not connection.ended and not connection.pending:
+            # Otherwise a client that waits for no reply may not know yet that its undo was lost.
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
@@ -116,7 +125,7 @@ class Oracles:
 
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
-        if self.mode not in WILD and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
+        if self.mode in SAFE and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
             self._accuse(
                 hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
             )
@@ -134,7 +143,7 @@ class Oracles:
         if guard.max_ttl > self.longest:
             self._accuse("", client.label, host.name, "refused for a lease that nobody got")
         # The answer to a handshake may be read late.
-        late = 0.5 if self.mode not in WILD else 9.0
+        late = 0.5 if self.mode in SAFE else 9.0
         if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
             self._accuse("", client.label, host.name, "refused for the age of an old memory")
 

@@ -35,7 +35,7 @@ from .faults import ACTS, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
-from .schedules import FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
+from .schedules import BUSY, FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
 from .world import Network, Violation, World
 
 LOCKS = ("a", "{b}")
@@ -95,6 +95,9 @@ class Play:
         self.threads: list[Thread] = []
         self.jobs: dict[Thread, deque[Job]] = {}
         self._benches: dict[Thread, Bench] = {}
+        #: Where those sit that hold a lock; the owners that are told to give it back.
+        self._holding, self._told = Bench(), set[str]()
+        self.busy = setup.mode in BUSY
         self.restarts = self.failovers = 0
         self.died_at = -9.0
         self.over = self.endless = False
@@ -170,6 +173,8 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        for there, _ in client.ways if self.setup.far else ():
+            there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
         if self.setup.mode == "slow":
             self._slow_down(client, options.lease(None).request_timeout)
         for _ in range(dice.choice((1, 1, 1, 2))):
@@ -227,7 +232,10 @@ class Play:
         jobs, bench, events = self.jobs[thread], self._benches[thread], self.world.events
         while events.now < self.calm_s:
             try:
-                if not jobs:
+                if not jobs and self.busy:
+                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, 0.3))))
+                    yield from self.use(client.random, client, thread)
+                elif not jobs:
                     yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
                 elif events.now < self.calm_s:
                     yield from jobs.popleft()(client, thread)
@@ -243,7 +251,7 @@ class Play:
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
     ) -> LockOptions:
         ttl = None
-        if self.setup.mode not in ("slow", "stops") and self.setup.fleet in ("short", "long"):
+        if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
             ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
@@ -252,11 +260,14 @@ class Play:
         if self.setup.mode in MORE_EVENTS and dice.random() < 0.2:
             yield from client.curious(dice.choice(self.locks))
             return
-        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0}.get(habit, 0.7)
+        renew = dice.random() < {"waiting": 1.0, "always": 0.95, "fixed": 0.0}.get(habit, 0.7)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()
-        if habit == "waiting" and chance < 0.8:
+        if habit == "waiting":
             pass
+        elif habit == "always":
+            if chance < (0.3 if self.setup.mode == "races" else 0.1):
+                until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
             until = AT_ONCE
         elif chance < 0.35:
@@ -266,7 +277,11 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        spans = (
+            (0.0, 0.02),
+            (0.05, 0.3),
+            (0.5, 1.2 if self.busy else 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
+        )
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:
@@ -277,9 +292,11 @@ class Play:
                     self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
                 yield from client.unlocking(hold)
                 held_s /= 2
-            yield from sleep(held_s)
-            if dice.random() < 0.5:
-                self.world.referee.believes(client, hold)
+            looks = dice.choice((1, 2, 5)) if self.busy else 1
+            for _ in range(looks):
+                yield Wait(held_s / looks, self._holding, lambda: hold.owner in self._told)
+                if dice.random() < (0.8 if self.busy else 0.5):
+                    self.world.referee.believes(client, hold)
         except (KeyboardInterrupt, LeaseLostError):
             pass
         yield from self.let_go(client, hold)
@@ -287,6 +304,9 @@ class Play:
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
         """Release as often as it was acquired, whatever comes in between."""
         rivals = self.world.referee.rivals(hold)
+        if self.busy:
+            self._happens("release", client, None, hold.owner)
+            yield from self.at_once()
         while hold in client.holds:
             try:
                 yield from client.unlocking(hold)
@@ -296,6 +316,18 @@ class Play:
                     )
             except (LeaseLostError, KeyboardInterrupt):
                 pass
+
+    def at_once(self) -> WaitGenerator[None]:
+        """Let what happens at this instant happen before."""
+        try:
+            yield from sleep(0.0)
+        except KeyboardInterrupt:
+            pass
+
+    def tell_to_let_go(self) -> None:
+        """Whoever holds a lock gives it back, instead of when it wanted to."""
+        self._told |= {hold.owner for client in self.world.clients for hold in client.holds}
+        self._holding.poke()
 
     # -- from the beginning to the end -------------------------------------------------------------
 

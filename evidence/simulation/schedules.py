@@ -35,8 +35,13 @@ CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
 MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
-#: The modes in which everything may go wrong at once.
-WILD = {"storm", "groups", "guard"}
+#: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
+#: place in the queue, "release" comes before the first byte of one.
+MOMENTS = (*EVENTS, "claim", "queued", "release", "hand-off", "claim")
+#: Modes in which the lock goes from hand to hand all the time.
+BUSY = ("hand-off", "races", "stops")
+#: Modes in which everything may go wrong at once.
+SWARMS = ("storm", "groups", "guard", *BUSY)
 #: What happens besides acquires, by mode, with how often each does. More is promised where less does.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -87,8 +92,39 @@ KINDS: dict[str, dict[str, int]] = {
         "look": 2,
         "newcomer": 3,
     },
+    "hand-off": {
+        "hold commands": 8,
+        "stop client": 8,
+        "hold up": 3,
+        "let go": 3,
+        "lose answers": 3,
+        "cut": 2,
+        "flush scripts": 1,
+        "evict": 1,
+        "kill client": 1,
+    },
+    "races": {
+        "interrupt": 4,
+        "let go": 4,
+        "lose answers": 4,
+        "cut": 4,
+        "cut messages": 3,
+        "restart": 2,
+        "newcomer": 1,
+    },
 }
-MODES = {"storm": 55, "slow": 6, "deaths": 10, "cuts": 8, "stops": 8, "clocks": 3, "groups": 14, "guard": 14}
+MODES = {
+    "storm": 35,
+    "slow": 6,
+    "deaths": 8,
+    "cuts": 8,
+    "stops": 8,
+    "clocks": 3,
+    "hand-off": 12,
+    "races": 8,
+    "groups": 12,
+    "guard": 12,
+}
 FAILOVERS = {
     "promote": 3,
     "stale primary": 4,
@@ -130,6 +166,8 @@ class Setup:
     replicas: tuple[int, ...] = ()
     spare: bool = False
     habit: str = "any"
+    #: The part of the ways from a client to a master that are slow all the time.
+    far: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -159,8 +197,32 @@ def _weighted(dice: Random, weights: dict[str, int]) -> str:
 def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     """``traced``: one that evidence/spec/Trace.tla can follow."""
     mode = "storm" if traced else _weighted(dice, MODES)
-    if mode not in WILD:
-        fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
+    if mode == "hand-off":
+        fleet = dice.choice(("long", "long", "long", "patient", "short"))
+        return Setup(
+            dice.choice((3, 3, 3, 5)),
+            dice.choice((3, 3, 4)),
+            mode,
+            fleet,
+            dice.choice((0.0002, 0.005)),
+            dice.choice((0.005, 0.005, 30.0)),
+            joined=True,
+            habit="always",
+            far=dice.choice((0.0, 0.0, 0.2)),
+        )
+    if mode == "races":
+        jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
+        clients = dice.choice((2, 2, 3))
+        return Setup(masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always")
+    if mode == "stops":
+        clients, jitter, masters = (
+            dice.choice((2, 3, 4)),
+            dice.choice((0.0002, 0.002)),
+            dice.choice((3, 3, 5)),
+        )
+        return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode not in SWARMS:
+        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
@@ -206,33 +268,46 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
-    if setup.mode in WILD and dice.random() < 0.8:
+    if setup.mode in SWARMS and dice.random() < 0.8:
         of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
     return {what: kinds[what] for what in chosen}
 
 
-def drawn_step(dice: Random, what: str, schedule_s: float, mode: str) -> Step:
+def events(mode: str) -> tuple[str, ...]:
+    return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
+
+
+def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
     if dice.random() < 0.5:
-        return Step(round(dice.uniform(0.0, schedule_s), 4), what, seed)
+        return Step(round(dice.uniform(0.0, CALM_S[setup.fleet]), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
-    return Step(round(delay, 4), what, seed, dice.choice(EVENTS + MORE_EVENTS.get(mode, ())), nth)
+    return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
+
+
+def _beside(dice: Random, step: Step, other: Step) -> Step:
+    """Often a step that disturbs the same moment as another one."""
+    if dice.random() < 0.5:
+        return step
+    delay = dice.choice((0.0, 0.0, dice.uniform(-0.002, 0.01), dice.uniform(-0.1, 0.1)))
+    return step._replace(at=round(max(0.0, other.at + delay), 4), after=other.after, nth=other.nth)
 
 
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
     """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
-    until = CALM_S[setup.fleet]
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5
-    takes = ["take"] * dice.randint(2, 6 if small else 5 * setup.clients)
+    takes = ["take"] * (0 if setup.mode in BUSY else dice.randint(2, 6 if small else 5 * setup.clients))
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
-    steps = [drawn_step(dice, what, until, setup.mode) for what in (*takes, *faults)]
+    steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
+    for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
+        steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
 
@@ -245,7 +320,9 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         i = dice.randrange(len(steps)) if steps else -1
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
-            steps.append(drawn_step(dice, what, schedule.calm_s, setup.mode))
+            steps.append(drawn_step(dice, what, setup))
+            if setup.mode in SWARMS[1:]:
+                steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]
         elif kind < 0.6:
@@ -254,7 +331,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
             at = steps[i].at + dice.choice((-1, 1)) * dice.choice((0.001, 0.01, 0.1, 0.5)) * dice.random()
             steps[i] = steps[i]._replace(at=round(max(0.0, at), 4))
         elif kind < 0.9:
-            steps[i] = drawn_step(dice, steps[i].what, schedule.calm_s, setup.mode)
+            steps[i] = drawn_step(dice, steps[i].what, setup)
         elif other.setup.mode == setup.mode and bool(other.setup.replicas) == bool(setup.replicas):
             steps += dice.sample(other.steps, min(len(other.steps), dice.randint(1, 4)))
     if dice.random() < 0.1:
