@@ -26,7 +26,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
@@ -43,6 +43,8 @@ LOCKS = ("a", "{b}")
 #: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
 #: and a claim with the look after it for each waiter.
 BOUND_S = 30.0
+#: The same where each round takes most of a second.
+SLOW_BOUND_S = 90.0
 #: The options of one acquire: its random numbers, and the job of its thread.
 Job = Callable[[Client, Thread], WaitGenerator[None]]
 
@@ -100,7 +102,7 @@ class Play:
         self.busy = setup.mode in BUSY
         self.restarts = self.failovers = 0
         self.died_at = -9.0
-        self.over = self.endless = False
+        self.over = False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
@@ -188,8 +190,6 @@ class Play:
     def _slow_down(self, client: Client, timeout: float) -> None:
         """Masters answer within the request time-out, some of them nearly too late."""
         slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        # Two round trips have to fit into an acquisition, or one that has to agree on a token never ends.
-        self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
         for ways in (client.ways, client.message_ways):
             for there, back in ways:
                 there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
@@ -257,7 +257,7 @@ class Play:
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
         habit = self.setup.habit
-        if self.setup.mode in MORE_EVENTS and dice.random() < 0.2:
+        if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
             yield from client.curious(dice.choice(self.locks))
             return
         renew = dice.random() < {"waiting": 1.0, "always": 0.95, "fixed": 0.0}.get(habit, 0.7)
@@ -336,7 +336,8 @@ class Play:
         world.events.at(self.calm_s, self._calm)
         world.events.at(self.calm_s + REBIRTH_S, lambda: None)  # there may be nothing else to look at
         try:
-            world.run(self.calm_s + BOUND_S, self._ended)
+            bound_s = SLOW_BOUND_S if self.setup.mode == "slow" else BOUND_S
+            world.run(self.calm_s + bound_s, self._ended)
         except Exception as error:  # out of a call of a user, or of the watchdog
             referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
         took_s = world.events.now - self.calm_s
@@ -345,9 +346,7 @@ class Play:
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
             votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
-            if not (
-                self.oracles.long_lease or self.endless or votes > self.setup.masters - self.oracles.quorum
-            ):
+            if not (self.oracles.long_lease or votes > self.setup.masters - self.oracles.quorum):
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
