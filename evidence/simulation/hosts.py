@@ -80,8 +80,8 @@ class Host(Process):
         self.told_to_release: set[str] = set()
         self.noted = ("", 0.0)
         self.clock_was_set = False
-        #: The last hand-off to a waiter: when, and the fencing token.
-        self.handed = (-9.0, 0)
+        #: The last hand-off to a waiter: when, the fencing token, and to whom.
+        self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
         #: When it lost something of its memory the last time.
         self.lost_at = self.restarted_at = -9.0
         self.sessions: dict[int, Session] = {}
@@ -295,12 +295,12 @@ class Host(Process):
             if reply[0] >= 0 and reply[3] > 0:  # the lease of a thread of the same process
                 world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
             if any("|" in message.channel and message.payload for message in messages):
-                self.handed = (self.events.now, self.master._last(command.words[3])[0])
-                waiters = [
+                waiters: list[Any] = [
                     each for message in messages if "|" in message.channel for each in message.receivers
                 ]
-                session: Any = waiters[0] if waiters else None
-                world.happens("hand-off", session and session.connection.client, self, "")
+                to = waiters[0].connection.client if waiters else None
+                self.handed = (self.events.now, self.master._last(command.words[3])[0], to)
+                world.happens("hand-off", to, self, "")
         elif script is scripts.HEAL:
             for (_, owner), code in zip(leases(command), reply[1], strict=True):
                 if code == Code.HEALED:

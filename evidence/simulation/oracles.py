@@ -191,6 +191,14 @@ class Oracles:
         """What masters and clients have of a lock, without their names."""
         world, now = self.world, self.world.events.now
         holds: dict[str, int] = {}
+        tokens = [host.master._last(fence(name)) for host in world.hosts]
+        highest = max(token for token, _ in tokens)
+        # The messages for a waiter that count, or did a moment ago.
+        told: defaultdict[Client | None, list[int]] = defaultdict(list)
+        for host in world.hosts:
+            handed_at, token, to = host.handed
+            if now - handed_at < 3.0:
+                told[to].append((now - handed_at < 1.0) + 2 * (token == highest))
         of_clients = []
         for client in world.clients:
             mine = 0
@@ -200,18 +208,13 @@ class Oracles:
                     mine = holds[hold.owner] = 1 + valid + 2 * (hold.lease.confirmation is not None)
             waits = len(client.under_way.acquiring) > 0
             if mine or waits or client.stopped:
-                of_clients.append((mine, waits, client.stopped, client.dead))
-        key, fence_key = name, fence(name)
+                messages = sorted(told.get(client, ()))
+                of_clients.append((mine, waits, client.stopped, client.dead, *messages))
         of_masters = []
-        tokens = [host.master._last(fence_key) for host in world.hosts]
-        highest = max(token for token, _ in tokens)
         for host, (token, given_to) in zip(world.hosts, tokens, strict=True):
-            owner = next(iter(host.left(key)), "")
+            owner = next(iter(host.left(name)), "")
             role = 0 if not owner else holds.get(owner, 8 if world.clients[int(owner[1:4])].dead else 9)
             young = now - host.lost_at < 1.0
             rank = (token == highest) + 2 * (given_to == owner) if owner else token == highest
-            handed_at, with_token = host.handed
-            ago = now - handed_at
-            message = (ago < 3.0) + (ago < 1.0) + 3 * (with_token == highest) if ago < 3.0 else 0
-            of_masters.append((role, rank, young, host.stopped, message))
+            of_masters.append((role, rank, young, host.stopped))
         return hash((len(what), what == "leave", *sorted(of_masters), *sorted(of_clients)))

@@ -293,6 +293,10 @@ class Play:
                 yield from client.unlocking(hold)
                 held_s /= 2
             looks = dice.choice((1, 2, 5)) if self.busy else 1
+            if self.busy and dice.random() < 0.3:  # or until somebody waits for it
+                delay = dice.choice((0.0, dice.uniform(0.0, 0.005), dice.uniform(0.0, 0.03)))
+                told = partial(self._later, delay, lambda _: self.tell_to_let_go(hold))
+                self.behind("queued", 1, told)
             for _ in range(looks):
                 yield Wait(held_s / looks, self._holding, lambda: hold.owner in self._told)
                 if dice.random() < (0.8 if self.busy else 0.5):
@@ -324,9 +328,10 @@ class Play:
         except KeyboardInterrupt:
             pass
 
-    def tell_to_let_go(self) -> None:
-        """Whoever holds a lock gives it back, instead of when it wanted to."""
-        self._told |= {hold.owner for client in self.world.clients for hold in client.holds}
+    def tell_to_let_go(self, *holds: Hold) -> None:
+        """They are given back now, or all are, instead of when their owners wanted to."""
+        all_holds = holds or [hold for client in self.world.clients for hold in client.holds]
+        self._told |= {hold.owner for hold in all_holds}
         self._holding.poke()
 
     # -- from the beginning to the end -------------------------------------------------------------

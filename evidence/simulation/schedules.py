@@ -209,7 +209,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             joined=True,
             habit="always",
-            far=dice.choice((0.0, 0.0, 0.2)),
+            far=dice.choice((0.0, 0.15, 0.3)),
         )
     if mode == "races":
         jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
@@ -289,6 +289,8 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
+    if setup.mode in BUSY and dice.random() < 0.5:
+        nth = dice.randint(1, 40)
     return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
 
 
