@@ -43,8 +43,6 @@ LOCKS = ("a", "{b}")
 #: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
 #: and a claim with the look after it for each waiter.
 BOUND_S = 30.0
-#: The same where each round takes most of a second.
-SLOW_BOUND_S = 90.0
 #: The options of one acquire: its random numbers, and the job of its thread.
 Job = Callable[[Client, Thread], WaitGenerator[None]]
 
@@ -101,8 +99,7 @@ class Play:
         self._holding, self._told = Bench(), set[str]()
         self.busy = setup.mode in BUSY
         self.restarts = self.failovers = 0
-        self.died_at = -9.0
-        self.over = False
+        self.died_at, self.over = -9.0, False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
@@ -175,6 +172,7 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
         for there, _ in client.ways if self.setup.far else ():
             there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
         if self.setup.mode == "slow":
@@ -203,19 +201,8 @@ class Play:
         """A client of another fleet tries once, and is gone."""
         client = self.world.client(options, joined=dice.random() < 0.5)
         client.careless = True
-
-        def program() -> Program:
-            thread = client.current
-            lock = LockOptions(self.locks[0], options.lease(None))
-            try:
-                until = dice.choice((AT_ONCE, client.clock() + 0.3))
-                hold = yield from client.locking(thread, lock, until)
-                if hold is not None:
-                    yield from client.unlocking(hold)
-            except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
-                pass
-
-        client.thread().start(program())
+        lock, waits_s = LockOptions(self.locks[0], options.lease(None)), dice.choice((0.0, 0.3))
+        client.thread().start(client.trying_once(lock, waits_s))
 
     def take(self, dice: Random) -> None:
         """A thread gets a job: take a lock, and give it back."""
@@ -224,8 +211,7 @@ class Play:
             self._give(dice.choice(alive), dice)
 
     def _give(self, thread: Thread, dice: Random) -> None:
-        job = partial(self.use, dice)
-        self.jobs[thread].append(lambda client, thread: job(client, thread))
+        self.jobs[thread].append(partial(self.use, dice))
         thread.client.do(self._benches[thread].poke)
 
     def work(self, client: Client, thread: Thread) -> Program:
@@ -341,8 +327,8 @@ class Play:
         world.events.at(self.calm_s, self._calm)
         world.events.at(self.calm_s + REBIRTH_S, lambda: None)  # there may be nothing else to look at
         try:
-            bound_s = SLOW_BOUND_S if self.setup.mode == "slow" else BOUND_S
-            world.run(self.calm_s + bound_s, self._ended)
+            # Three times as long where each round takes most of a second.
+            world.run(self.calm_s + BOUND_S * (3 if self.setup.mode == "slow" else 1), self._ended)
         except Exception as error:  # out of a call of a user, or of the watchdog
             referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
         took_s = world.events.now - self.calm_s
@@ -350,13 +336,12 @@ class Play:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
-            if not (self.oracles.long_lease or votes > self.setup.masters - self.oracles.quorum):
+            if not self.oracles.long_lease:
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
-            self._look_for_remains()
+            self.oracles.look_for_remains()
         virtual_s = world.events.now
         self.oracles.finish()
         world.close()
@@ -402,21 +387,6 @@ class Play:
         return self.world.events.now >= self.calm_s + REBIRTH_S and all(
             thread.over or thread.client.dead for thread in self.threads
         )
-
-    def _careless(self, host: Host, key: str) -> bool:
-        """Whether it is the vote of a client with a lease of a day, whose undo a dead connection took."""
-        return any(self.world.clients[int(owner[1:4])].careless for owner in host.left(key))
-
-    def _look_for_remains(self) -> None:
-        for host in self.world.hosts:
-            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
-            for key in keys:
-                ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
-                if key != NOTE and not key.endswith(":fence") and not ban and not self._careless(host, key):
-                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
-            for channel, listening in host.master.subscribers.items():
-                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
-                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
 
 
 def play(schedule: Schedule, *, history: bool = False, **how: Any) -> Outcome:

@@ -70,6 +70,7 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "newcomer": 2},
@@ -91,6 +92,7 @@ KINDS: dict[str, dict[str, int]] = {
         "stop client": 2,
         "look": 2,
         "newcomer": 3,
+        "init": 1,
     },
     "hand-off": {
         "hold commands": 8,
@@ -135,7 +137,7 @@ FAILOVERS = {
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -168,6 +170,8 @@ class Setup:
     habit: str = "any"
     #: The part of the ways from a client to a master that are slow all the time.
     far: float = 0.0
+    #: The part of the clients that are of an older version.
+    older: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         replicas,
         bool(replicas) and dice.random() < 0.5,
         _habit(dice),
+        older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
     )
 
 
