@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def _chosen(nemesis: Nemesis) -> tuple[Group, Server]:
-    """A group, and a replica of it."""
+    """A group, and a replica of it that Sentinel knows: it follows the primary, or did so before."""
     group = nemesis.dice.choice(list(nemesis.world.groups.values()))
-    return group, nemesis.dice.choice(group.replicas)
+    known = [server for server in group.replicas if server.follows in (group.primary, None)]
+    return group, nemesis.dice.choice(known or group.replicas[: group.configured])
 
 
 def _promote(
@@ -24,10 +25,11 @@ def _promote(
     dice, old = nemesis.dice, group.primary
     nemesis.play.failovers += server is not old
     # While it counts more replicas than the clients were told of it has no vote: docs/howto/sentinel.md.
-    silent = dice.random() < 0.3 or len(old.links) > group.configured
+    silent = dice.random() < 0.5 or len(old.links) > group.configured
     group.promote(server, silent=silent, stale_s=dice.choice((0.0, within_s)))
     for other in group.servers:
-        kill, delay = dice.random() < 0.7, dice.uniform(stale_s if other is old else 0.0, within_s)
+        late = other is old or dice.random() < 0.5
+        kill, delay = dice.random() < 0.7, dice.uniform(stale_s if late else 0.0, within_s)
         nemesis.later(delay, lambda other=other, kill=kill: group.rejoin(other, kill=kill))  # type: ignore[misc]
 
 
@@ -39,6 +41,8 @@ def stale_primary(nemesis: Nemesis) -> None:
     """The old primary goes on for longer than the restart guard waits, with every second of its clients."""
     group, server = _chosen(nemesis)
     old, lease_s = group.primary, nemesis.play.oracles.longest
+    if nemesis.dice.random() < 0.4:
+        added_replica(nemesis)
     _promote(nemesis, group, server, 3.0 * lease_s, stale_s=1.2 * lease_s)
     for number in list(old.sessions)[::2]:
         old.kill_connection(number)
@@ -72,13 +76,13 @@ def fail_back(nemesis: Nemesis, chosen: tuple[Group, Server] | None = None) -> N
     group.promote(server)
     nemesis.later(0.0, lambda: group.rejoin(old, kill=kill))
     again = nemesis.dice.choice((nemesis.dice.uniform(0.0, 0.05), nemesis.duration() / 4))
-    nemesis.later(again, lambda: _promote(nemesis, group, old, nemesis.dice.choice((0.02, 0.3))))
+    nemesis.later(again, lambda: _promote(nemesis, group, old, nemesis.dice.choice((0.02, 0.02, 0.3))))
 
 
 def old_replica(nemesis: Nemesis) -> None:
     """A replica restarts with an older memory, or empty, and is promoted before it has copied more."""
     group, server = _chosen(nemesis)
-    snapshot = nemesis.dice.choice((server.snapshot(), {}))
+    snapshot = nemesis.dice.choice((server.snapshot(), server.snapshot(), {}))
     nemesis.play.restarts += 1
 
     def restart() -> None:
@@ -87,12 +91,12 @@ def old_replica(nemesis: Nemesis) -> None:
         nemesis.later(0.1, lead)
 
     def lead() -> None:
-        if nemesis.dice.random() < 0.5 and server is not group.primary:
+        if nemesis.dice.random() < 0.7 and server is not group.primary:
             fail_back(nemesis, (group, server))
         else:
             _promote(nemesis, group, server, 0.3)
 
-    nemesis.later(nemesis.duration() / 2, restart)
+    nemesis.until(restart)
 
 
 def added_replica(nemesis: Nemesis) -> None:

@@ -310,6 +310,16 @@ def let_go(nemesis: Nemesis) -> None:
     nemesis.play.tell_to_let_go()
 
 
+def init(nemesis: Nemesis) -> None:
+    """An operator runs `rlock init` when it does no harm: nobody has a lock, or asks for one."""
+    clients = nemesis.world.clients
+    busy = any(client.under_way.acquiring or len(client.holds) for client in clients if not client.dead)
+    if not busy and not any(host.left(name) for host in nemesis.world.servers for name in nemesis.play.locks):
+        for host in nemesis.world.hosts:
+            if host.up and not host.stopped:
+                host.init()
+
+
 def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
 
@@ -376,6 +386,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,
+    "init": init,
     "let go": let_go,
     "newcomer": newcomer,
     "look": look,

@@ -44,7 +44,8 @@ class Session:
 
     def hear(self, channel: str, payload: str) -> None:
         """What was published goes out to one who has subscribed."""
-        self.shout(channel, payload.encode())
+        if not (self.connection.client.older and " " in payload):
+            self.shout(channel, payload.encode())
 
     def shout(self, channel: str, payload: bytes) -> None:
         """The same from a stranger, who may publish anything."""
@@ -114,6 +115,11 @@ class Host(Process):
 
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
+
+    def init(self) -> None:
+        """`rlock init`."""
+        (_, note, *_), _ = self.master.run(commands.handshake(self.term, "vouched"))
+        self.has_noted(note.decode())
 
     @property
     def term(self) -> str:

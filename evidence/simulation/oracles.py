@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import fence
+from rlock.rules.keys import NOTE, fence
 from rlock.rules.options import ClientOptions
 from rlock.rules.timing import guard_time
 
@@ -151,6 +151,17 @@ class Oracles:
         for client in self.world.clients:
             if not client.careless and client.context.guard.max_ttl > self.longest and not self.long_lease:
                 self._accuse("", client.label, "", "has heard of a lease that nobody got")
+
+    def look_for_remains(self) -> None:
+        """When all have had all locks, and the queues have ended."""
+        for host in self.world.hosts:
+            for key in [key for key in list(host.master.keys) if host.master.look(key) is not None]:
+                ban = ":evicted:" in key and self.long_lease  # twice as long as the longest lease
+                if key != NOTE and not key.endswith(":fence") and not ban:
+                    self._accuse(key, f"m{host.index}", "", "left behind")
+            for channel, listening in host.master.subscribers.items():
+                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
+                    self._accuse(channel, f"m{host.index}", "", "still subscribed")
 
     # -- waiters -----------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
@@ -99,8 +99,7 @@ class Play:
         self._holding, self._told = Bench(), set[str]()
         self.busy = setup.mode in BUSY
         self.restarts = self.failovers = 0
-        self.died_at = -9.0
-        self.over = self.endless = False
+        self.died_at, self.over = -9.0, False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
@@ -173,6 +172,7 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
         for there, _ in client.ways if self.setup.far else ():
             there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
         if self.setup.mode == "slow":
@@ -188,8 +188,6 @@ class Play:
     def _slow_down(self, client: Client, timeout: float) -> None:
         """Masters answer within the request time-out, some of them nearly too late."""
         slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        # Two round trips have to fit into an acquisition, or one that has to agree on a token never ends.
-        self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
         for ways in (client.ways, client.message_ways):
             for there, back in ways:
                 there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
@@ -203,19 +201,8 @@ class Play:
         """A client of another fleet tries once, and is gone."""
         client = self.world.client(options, joined=dice.random() < 0.5)
         client.careless = True
-
-        def program() -> Program:
-            thread = client.current
-            lock = LockOptions(self.locks[0], options.lease(None))
-            try:
-                until = dice.choice((AT_ONCE, client.clock() + 0.3))
-                hold = yield from client.locking(thread, lock, until)
-                if hold is not None:
-                    yield from client.unlocking(hold)
-            except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
-                pass
-
-        client.thread().start(program())
+        lock, waits_s = LockOptions(self.locks[0], options.lease(None)), dice.choice((0.0, 0.3))
+        client.thread().start(client.trying_once(lock, waits_s))
 
     def take(self, dice: Random) -> None:
         """A thread gets a job: take a lock, and give it back."""
@@ -224,8 +211,7 @@ class Play:
             self._give(dice.choice(alive), dice)
 
     def _give(self, thread: Thread, dice: Random) -> None:
-        job = partial(self.use, dice)
-        self.jobs[thread].append(lambda client, thread: job(client, thread))
+        self.jobs[thread].append(partial(self.use, dice))
         thread.client.do(self._benches[thread].poke)
 
     def work(self, client: Client, thread: Thread) -> Program:
@@ -257,7 +243,7 @@ class Play:
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
         habit = self.setup.habit
-        if self.setup.mode in MORE_EVENTS and dice.random() < 0.2:
+        if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
             yield from client.curious(dice.choice(self.locks))
             return
         renew = dice.random() < {"waiting": 1.0, "always": 0.95, "fixed": 0.0}.get(habit, 0.7)
@@ -341,7 +327,8 @@ class Play:
         world.events.at(self.calm_s, self._calm)
         world.events.at(self.calm_s + REBIRTH_S, lambda: None)  # there may be nothing else to look at
         try:
-            world.run(self.calm_s + BOUND_S, self._ended)
+            # Three times as long where each round takes most of a second.
+            world.run(self.calm_s + BOUND_S * (3 if self.setup.mode == "slow" else 1), self._ended)
         except Exception as error:  # out of a call of a user, or of the watchdog
             referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
         took_s = world.events.now - self.calm_s
@@ -349,15 +336,12 @@ class Play:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
-            if not (
-                self.oracles.long_lease or self.endless or votes > self.setup.masters - self.oracles.quorum
-            ):
+            if not self.oracles.long_lease:
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
-            self._look_for_remains()
+            self.oracles.look_for_remains()
         virtual_s = world.events.now
         self.oracles.finish()
         world.close()
@@ -403,21 +387,6 @@ class Play:
         return self.world.events.now >= self.calm_s + REBIRTH_S and all(
             thread.over or thread.client.dead for thread in self.threads
         )
-
-    def _careless(self, host: Host, key: str) -> bool:
-        """Whether it is the vote of a client with a lease of a day, whose undo a dead connection took."""
-        return any(self.world.clients[int(owner[1:4])].careless for owner in host.left(key))
-
-    def _look_for_remains(self) -> None:
-        for host in self.world.hosts:
-            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
-            for key in keys:
-                ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
-                if key != NOTE and not key.endswith(":fence") and not ban and not self._careless(host, key):
-                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
-            for channel, listening in host.master.subscribers.items():
-                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
-                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
 
 
 def play(schedule: Schedule, *, history: bool = False, **how: Any) -> Outcome:

@@ -70,6 +70,7 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "newcomer": 2},
@@ -91,6 +92,7 @@ KINDS: dict[str, dict[str, int]] = {
         "stop client": 2,
         "look": 2,
         "newcomer": 3,
+        "init": 1,
     },
     "hand-off": {
         "hold commands": 8,
@@ -114,7 +116,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }
 MODES = {
-    "storm": 35,
+    "storm": 30,
     "slow": 6,
     "deaths": 8,
     "cuts": 8,
@@ -122,12 +124,12 @@ MODES = {
     "clocks": 3,
     "hand-off": 12,
     "races": 8,
-    "groups": 12,
+    "groups": 20,
     "guard": 12,
 }
 FAILOVERS = {
     "promote": 3,
-    "stale primary": 4,
+    "stale primary": 6,
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
@@ -135,7 +137,7 @@ FAILOVERS = {
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -168,6 +170,8 @@ class Setup:
     habit: str = "any"
     #: The part of the ways from a client to a master that are slow all the time.
     far: float = 0.0
+    #: The part of the clients that are of an older version.
+    older: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,8 @@ class Schedule:
 
     @property
     def calm_s(self) -> float:
-        return CALM_S[self.setup.fleet]
+        # Behind a failover the restart guard has to end, and something has to happen then.
+        return CALM_S[self.setup.fleet] + (2.0 if self.setup.mode == "groups" else 0.0)
 
     def dumps(self, **more: Any) -> str:
         return json.dumps({**more, "seed": self.seed, "setup": asdict(self.setup), "steps": self.steps})
@@ -228,13 +233,13 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         return Setup(
             dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
         )
-    groups = dice.choice((1, 1, 1, 2, 3)) if mode == "groups" else 0
+    groups = dice.choice((1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
         masters = 1 if len(replicas) == 1 and dice.random() < 0.9 else 3
     new = "unused" if mode == "guard" else "new"
-    fleets = {"short": 6, "long": 3} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
+    fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
         fleets = {"hasty": 5, "two": 3}
     return Setup(
@@ -253,6 +258,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         replicas,
         bool(replicas) and dice.random() < 0.5,
         _habit(dice),
+        older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
     )
 
 
@@ -271,6 +277,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     if setup.mode in SWARMS and dice.random() < 0.8:
         of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
+        if setup.mode == "groups":
+            chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
     return {what: kinds[what] for what in chosen}
 
 
@@ -281,7 +289,9 @@ def events(mode: str) -> tuple[str, ...]:
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
     if dice.random() < 0.5:
-        return Step(round(dice.uniform(0.0, CALM_S[setup.fleet]), 4), what, seed)
+        # A failover does harm when the restart guard has ended.
+        until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
+        return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
@@ -307,6 +317,9 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     takes = ["take"] * (0 if setup.mode in BUSY else dice.randint(2, 6 if small else 5 * setup.clients))
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
+    if setup.mode == "groups":
+        del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
+        takes += ["take"] * 6
     steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
     for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
         steps[i] = _beside(dice, steps[i], steps[i - 1])
