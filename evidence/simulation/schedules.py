@@ -116,7 +116,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }
 MODES = {
-    "storm": 30,
+    "storm": 26,
     "slow": 6,
     "deaths": 8,
     "cuts": 8,
@@ -125,7 +125,7 @@ MODES = {
     "hand-off": 12,
     "races": 8,
     "groups": 20,
-    "guard": 12,
+    "guard": 16,
 }
 FAILOVERS = {
     "promote": 3,
@@ -172,6 +172,8 @@ class Setup:
     far: float = 0.0
     #: The part of the clients that are of an older version.
     older: float = 0.0
+    #: The part of the ways from a client to a master that are shut at first.
+    cut_off: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     new = "unused" if mode == "guard" else "new"
     fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
-        fleets = {"hasty": 5, "two": 3}
+        fleets = {"hasty": 1, "two": 1}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
@@ -250,7 +252,9 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice((new, "noted", "noted", "vouched", "vouched", "vouched")),
+        dice.choice(
+            (*[new] * (3 if mode == "guard" else 1), "noted", "noted", "vouched", "vouched", "vouched")
+        ),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
@@ -259,6 +263,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         bool(replicas) and dice.random() < 0.5,
         _habit(dice),
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
+        cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
     )
 
 
