@@ -181,7 +181,7 @@ class Play:
                 Nemesis(self, dice).until(there.open, host=host)
         if self.setup.mode == "slow":
             client.slow_down(self.dice)
-        for _ in range(dice.choice((1, 1, 1, 2))):
+        for _ in range(dice.choice((1, 2, 3) if self.setup.mode == "races" else (1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
             self.jobs[thread] = deque()
@@ -263,7 +263,7 @@ class Play:
         spans = (
             (0.0, 0.02),
             (0.05, 0.3),
-            (0.5, 1.2 if self.busy else 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
+            (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
         )
         held_s = dice.uniform(*dice.choice(spans))
         try:
@@ -275,7 +275,7 @@ class Play:
                     self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
                 yield from client.unlocking(hold)
                 held_s /= 2
-            looks = dice.choice((1, 2, 5)) if self.busy else 1
+            looks = dice.choice((1, 3, 12)) if self.busy else 1
             if self.busy and dice.random() < 0.3:  # or until somebody waits for it
                 delay = dice.choice((0.0, dice.uniform(0.0, 0.005), dice.uniform(0.0, 0.03)))
                 told = partial(self._later, delay, lambda _: self.tell_to_let_go(hold))
