@@ -116,7 +116,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }
 MODES = {
-    "storm": 26,
+    "storm": 22,
     "slow": 6,
     "deaths": 8,
     "cuts": 8,
@@ -125,7 +125,7 @@ MODES = {
     "hand-off": 12,
     "races": 8,
     "groups": 20,
-    "guard": 16,
+    "guard": 24,
 }
 FAILOVERS = {
     "promote": 3,
@@ -243,7 +243,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     new = "unused" if mode == "guard" else "new"
     fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
-        fleets = {"hasty": 1, "two": 1}
+        fleets = {"hasty": 1, "two": 2}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
@@ -252,9 +252,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice(
-            (*[new] * (3 if mode == "guard" else 1), "noted", "noted", "vouched", "vouched", "vouched")
-        ),
+        dice.choice((*[new] * (12 if mode == "guard" else 1), "noted", "noted", *["vouched"] * 3)),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
