@@ -129,11 +129,11 @@ MODES = {
 }
 FAILOVERS = {
     "promote": 3,
-    "stale primary": 6,
+    "stale primary": 12,
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 3,
+    "old replica": 6,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
@@ -235,7 +235,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         return Setup(
             dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
         )
-    groups = dice.choice((1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
+    groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
@@ -258,7 +258,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         dice.random() < 0.85,
         dice.random() < 0.6,
         replicas,
-        bool(replicas) and dice.random() < 0.5,
+        bool(replicas) and dice.random() < 0.7,
         _habit(dice),
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
         cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
