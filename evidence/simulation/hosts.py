@@ -307,6 +307,8 @@ class Host(Process):
                 to = waiters[0].connection.client if waiters else None
                 self.handed = (self.events.now, self.master._last(command.words[3])[0], to)
                 world.happens("hand-off", to, self, "")
+        elif script is scripts.RENEW:
+            world.happens("renew", client, self, "")
         elif script is scripts.HEAL:
             for (_, owner), code in zip(leases(command), reply[1], strict=True):
                 if code == Code.HEALED:

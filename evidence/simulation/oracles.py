@@ -15,6 +15,7 @@ from rlock.rules.timing import guard_time
 from .client import Client
 from .hosts import Host
 from .referee import valid_for
+from .schedules import DISTURBING
 
 if TYPE_CHECKING:
     from .play import Play
@@ -44,8 +45,7 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        # A second delivery of a hand-over may put a place back whose waiter has left.
-        disturbed = any(step.what in ("cut", "lose answers", "restart") for step in play.schedule.steps)
+        disturbed = any(step.what in DISTURBING for step in play.schedule.steps)
         if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
             self.world.events.at(SAMPLE_S, self._sample)
 
@@ -76,7 +76,7 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what != "queued":
+        if what not in ("queued", "renew"):
             self.states.add(self.state(what, self.play.locks[0]))
 
     # -- votes, evictions, losses ------------------------------------------------------------------

@@ -36,8 +36,10 @@ CARELESS = (4.0, 86_400.0, 2e13)
 EVENTS = ("enter", "leave", "grant", "hand-off")
 MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
-#: place in the queue, "release" comes before the first byte of one.
-MOMENTS = (*EVENTS, "claim", "queued", "release", "hand-off", "claim")
+#: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
+MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
+#: Behind these a place may come back whose waiter has left, or somebody is slow.
+DISTURBING = ("cut", "lose answers", "restart", "keep from running")
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
@@ -102,11 +104,13 @@ KINDS: dict[str, dict[str, int]] = {
         "lose answers": 3,
         "cut": 2,
         "flush scripts": 1,
+        "keep from running": 4,
         "evict": 1,
         "kill client": 1,
     },
     "races": {
         "interrupt": 4,
+        "keep from running": 3,
         "let go": 4,
         "lose answers": 4,
         "cut": 4,
@@ -277,6 +281,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
+    if setup.mode == "races" and dice.random() < 0.5:
+        chosen = [what for what in chosen if what not in DISTURBING]
     if setup.mode in SWARMS and dice.random() < 0.8:
         of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
