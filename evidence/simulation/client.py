@@ -107,6 +107,12 @@ class Client(Process, Engine):
         yield from self.kept_waiting()
         return answer
 
+    def slow_down(self, dice: Random) -> None:
+        """Masters answer within the request time-out, some of them nearly too late."""
+        slow = dice.choice((0.3, 0.45, 0.6, 0.9))
+        for there, back in (*self.ways, *self.message_ways):
+            there.extra = back.extra = dice.choice((0.0, 1.0, 1.0)) * slow * self._timeout / 2
+
     def thread(self) -> Thread:
         self._threads += 1
         return Thread(self, f"{self.label}/t{self._threads - 1}")

@@ -175,8 +175,12 @@ class Play:
         client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
         for there, _ in client.ways if self.setup.far else ():
             there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
+        for host, (there, _) in zip(self.world.hosts, client.ways, strict=True):
+            if self.setup.cut_off and dice.random() < self.setup.cut_off:
+                there.shut()
+                Nemesis(self, dice).until(there.open, host=host)
         if self.setup.mode == "slow":
-            self._slow_down(client, options.lease(None).request_timeout)
+            client.slow_down(self.dice)
         for _ in range(dice.choice((1, 2, 3) if self.setup.mode == "races" else (1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
@@ -184,13 +188,6 @@ class Play:
             self._benches[thread] = Bench()
             thread.start(self.work(client, thread))
         return client
-
-    def _slow_down(self, client: Client, timeout: float) -> None:
-        """Masters answer within the request time-out, some of them nearly too late."""
-        slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        for ways in (client.ways, client.message_ways):
-            for there, back in ways:
-                there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
 
     def newcomer(self, dice: Random) -> None:
         """Another client, which asks at once."""

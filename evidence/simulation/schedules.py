@@ -120,7 +120,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }
 MODES = {
-    "storm": 30,
+    "storm": 22,
     "slow": 6,
     "deaths": 8,
     "cuts": 8,
@@ -129,15 +129,15 @@ MODES = {
     "hand-off": 12,
     "races": 8,
     "groups": 20,
-    "guard": 12,
+    "guard": 24,
 }
 FAILOVERS = {
     "promote": 3,
-    "stale primary": 6,
+    "stale primary": 12,
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 3,
+    "old replica": 6,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
@@ -176,6 +176,8 @@ class Setup:
     far: float = 0.0
     #: The part of the clients that are of an older version.
     older: float = 0.0
+    #: The part of the ways from a client to a master that are shut at first.
+    cut_off: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         return Setup(
             dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
         )
-    groups = dice.choice((1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
+    groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
@@ -245,7 +247,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     new = "unused" if mode == "guard" else "new"
     fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
-        fleets = {"hasty": 5, "two": 3}
+        fleets = {"hasty": 1, "two": 2}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
@@ -254,15 +256,16 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice((new, "noted", "noted", "vouched", "vouched", "vouched")),
+        dice.choice((*[new] * (12 if mode == "guard" else 1), "noted", "noted", *["vouched"] * 3)),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
         dice.random() < 0.6,
         replicas,
-        bool(replicas) and dice.random() < 0.5,
+        bool(replicas) and dice.random() < 0.7,
         _habit(dice),
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
+        cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
     )
 
 
