@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from rlock._client import calls, connections, engine, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, hand_off, heal
+from rlock.procedures import acquire, contender, hand_off, heal
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
-from rlock.rules import commands, lease, options, quorum, restart_guard
+from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire
 from rlock.rules.quorum import Settle
@@ -24,7 +24,7 @@ from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
 from rlock.testing.memory import masters
 from rlock.testing.memory.masters import Master, Reply
 
-from .registry import bug
+from .registry import bug, rewrite
 from .rules import model
 
 # -- the hand-off by messages ------------------------------------------------------------------------------
@@ -312,3 +312,62 @@ def late_hand_over(stack: ExitStack) -> None:
         return (yield from genuine(self, *words, **how))
 
     stack.enter_context(patch.object(calls.Calls, "call", as_it_was))
+
+
+# -- dead owners and evicted ones, tokens that are too low -------------------------------------------------
+
+
+@bug("token of one without the lock", "3.8")
+def token_without_lock(stack: ExitStack) -> None:
+    """A fencing token counted also where its owner had no lock. Another owner had got a lower one there
+    before, and entered later: the resource took it for an old one."""
+    rewrite(stack, scripts.FENCE, "return {holds and 1 or 0,", "return {1,")
+
+    def counted(genuine: Any, self: Master, *words: Any) -> Reply:
+        reply: Reply = genuine(self, *words)
+        return [reply[0] or 1, *reply[1:]]
+
+    model(stack, "_fence", counted)
+
+
+@bug("eviction hands to the evicted", "3.7")
+def evicted_is_next(stack: ExitStack) -> None:
+    """The place of an evicted owner came back late, and its eviction handed the lock to that place. The
+    operator had told others that it was free."""
+    rewrite(stack, scripts.RELEASE, "if holder == owner then", "if false then")
+
+    def own_place(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Reply:
+        if len(keys) < 5 or channel == "":
+            return genuine(self, keys, channel, *words)  # type: ignore[no-any-return]
+        reply: Reply = genuine(self, keys, "", *words)
+        if reply[0] == 1:
+            genuine(self, keys, channel, *words[:3], "", "", words[-2], "")
+        return reply
+
+    model(stack, "_release", own_place)
+
+
+@bug("proposal below known tokens", "3.8")
+def low_proposals(stack: ExitStack) -> None:
+    """An acquire proposed tokens below those that masters had given to it. Each gave another one again, and
+    where masters answer slowly a lone waiter never had the time to agree on one."""
+    genuine = commands.undo
+    stack.enter_context(patch.object(contender.Findings, "next_token", lambda _: 0))
+    forgetful: Any = lambda *words, token=0, **how: genuine(*words, **how)  # noqa: E731
+    stack.enter_context(patch.object(commands, "undo", forgetful))
+
+
+@bug("look delayed by the dead", "4.1")
+def delayed_by_the_dead(stack: ExitStack) -> None:
+    """The vote of a dead contender, whose lease had longer to go, put off the look at the lapsed lease of the
+    holder. The lock was free, and its waiters slept."""
+    genuine = acquire._look
+
+    def look(port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
+        vote, master = yield from genuine(port, contender, *words)
+        holder, place = contender.findings.holder, contender.place
+        if vote is not None and holder and (place is None or vote.holder != place.token):
+            vote = vote._replace(holder=holder)
+        return vote, master
+
+    stack.enter_context(patch.object(acquire, "_look", look))

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from rlock._client import calls
 from rlock._client.connection import MasterConnection, PendingReply
+from rlock.model import Code
 from rlock.procedures.port import Request, WaitGenerator
+from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
+from rlock.rules.timing import guard_time
 
 from .connections import Connection, Connections, endpoints
 
@@ -37,9 +40,22 @@ class Calls(calls.Calls[Connection]):
     def call(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
         """Its thread may be kept from running behind it."""
         self._client.current.asked[command.script.name] += 1
-        return (yield from self._client.kept_behind(super().call(command, *args, **options)))
+        return (yield from self._client.kept_behind(self._judged(command, *args, **options)))
+
+    def _judged(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+        """No vote counts of a memory that is too young for the longest lease that its client knows of."""
+        ballot, guard = (yield from super().call(command, *args, **options)), self._guard
+        if command.script is scripts.ACQUIRE and ballot.granted >= ballot.quorum:
+            for i, vote in ballot.votes.items():
+                age = self._clock() - guard._epochs[i].whole_from
+                young = guard_time(self._client.options.max_ttl) < age < guard_time(guard.max_ttl)
+                if vote.code == Code.YES and young:
+                    what = "won by the vote of a memory that is too young"
+                    self._client.world.referee.accuse(command.words[1], self._client.label, f"m{i}", what)
+        return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
+        yield from self._client.kept_waiting()  # between a decision and what is sent because of it
         return (yield from self._client.kept_behind(super().call_many(requests)))
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlock._client.engine import Engine
-from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import FOR_EVER, acquire
+from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
 from rlock.procedures.port import WaitGenerator
@@ -51,6 +51,8 @@ class Client(Process, Engine):
         self.options = options
         #: It has a longer lease than the fleet; it was stopped before; when it was killed.
         self.careless = self.was_stopped = False
+        #: It is of a version that does not understand the message of a hand-off: CHANGELOG.md.
+        self.older = False
         self.died_at = 0.0
         self._offset, self._rate = offset, rate
         names = [f"m{host.index}" for host in world.hosts]
@@ -104,6 +106,12 @@ class Client(Process, Engine):
             raise
         yield from self.kept_waiting()
         return answer
+
+    def slow_down(self, dice: Random) -> None:
+        """Masters answer within the request time-out, some of them nearly too late."""
+        slow = dice.choice((0.3, 0.45, 0.6, 0.9))
+        for there, back in (*self.ways, *self.message_ways):
+            there.extra = back.extra = dice.choice((0.0, 1.0, 1.0)) * slow * self._timeout / 2
 
     def thread(self) -> Thread:
         self._threads += 1
@@ -167,6 +175,16 @@ class Client(Process, Engine):
         if outcome.released is Released.DONE:
             self.world.referee.confirm(hold)
         return outcome
+
+    def trying_once(self, options: LockOptions, waits_s: float) -> Program:
+        """Acquire, and give it back at once."""
+        try:
+            until = self.clock() + waits_s if waits_s else AT_ONCE
+            hold = yield from self.locking(self.current, options, until)
+            if hold is not None:
+                yield from self.unlocking(hold)
+        except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
+            pass
 
     def looking(self, name: str) -> WaitGenerator[bool]:
         """Whether somebody may hold a lock; the referee checks that "no" is true."""

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 def _chosen(nemesis: Nemesis) -> tuple[Group, Server]:
-    """A group, and a replica of it."""
+    """A group, and a replica of it that Sentinel knows: it follows the primary, or did so before."""
     group = nemesis.dice.choice(list(nemesis.world.groups.values()))
-    return group, nemesis.dice.choice(group.replicas)
+    known = [server for server in group.replicas if server.follows in (group.primary, None)]
+    return group, nemesis.dice.choice(known or group.replicas[: group.configured])
 
 
 def _promote(
@@ -23,9 +24,12 @@ def _promote(
     """The others follow it ``within_s``; the old primary goes on until then, at least for ``stale_s``."""
     dice, old = nemesis.dice, group.primary
     nemesis.play.failovers += server is not old
-    group.promote(server, silent=dice.random() < 0.3, stale_s=dice.choice((0.0, within_s)))
+    # While it counts more replicas than the clients were told of it has no vote: docs/howto/sentinel.md.
+    silent = dice.random() < 0.5 or len(old.links) > group.configured
+    group.promote(server, silent=silent, stale_s=dice.choice((0.0, within_s)))
     for other in group.servers:
-        kill, delay = dice.random() < 0.7, dice.uniform(stale_s if other is old else 0.0, within_s)
+        late = other is old or dice.random() < 0.5
+        kill, delay = dice.random() < 0.7, dice.uniform(stale_s if late else 0.0, within_s)
         nemesis.later(delay, lambda other=other, kill=kill: group.rejoin(other, kill=kill))  # type: ignore[misc]
 
 
@@ -36,8 +40,10 @@ def promote(nemesis: Nemesis) -> None:
 def stale_primary(nemesis: Nemesis) -> None:
     """The old primary goes on for longer than the restart guard waits, with every second of its clients."""
     group, server = _chosen(nemesis)
-    old = group.primary
-    _promote(nemesis, group, server, 3.0, stale_s=1.2)
+    old, lease_s = group.primary, nemesis.play.oracles.longest
+    if nemesis.dice.random() < 0.4:
+        added_replica(nemesis)
+    _promote(nemesis, group, server, 3.0 * lease_s, stale_s=1.2 * lease_s)
     for number in list(old.sessions)[::2]:
         old.kill_connection(number)
 
@@ -62,28 +68,35 @@ def empty_return(nemesis: Nemesis) -> None:
     nemesis.later(noticed_after, lambda: _promote(nemesis, group, server, within_s))
 
 
-def fail_back(nemesis: Nemesis) -> None:
-    """The old primary copies the memory of the new one with its connections open, and leads again."""
-    group, server = _chosen(nemesis)
-    old = group.primary
+def fail_back(nemesis: Nemesis, chosen: tuple[Group, Server] | None = None) -> None:
+    """The old primary copies the memory of the new one, perhaps on open connections, and leads again."""
+    group, server = chosen or _chosen(nemesis)
+    old, kill = group.primary, nemesis.dice.random() < 0.4
     nemesis.play.failovers += 2
     group.promote(server)
-    nemesis.later(0.0, lambda: group.rejoin(old, kill=False))
-    nemesis.later(nemesis.duration() / 4, lambda: _promote(nemesis, group, old, 0.3))
+    nemesis.later(0.0, lambda: group.rejoin(old, kill=kill))
+    again = nemesis.dice.choice((nemesis.dice.uniform(0.0, 0.05), nemesis.duration() / 4))
+    nemesis.later(again, lambda: _promote(nemesis, group, old, nemesis.dice.choice((0.02, 0.02, 0.3))))
 
 
 def old_replica(nemesis: Nemesis) -> None:
     """A replica restarts with an older memory, or empty, and is promoted before it has copied more."""
     group, server = _chosen(nemesis)
-    snapshot = nemesis.dice.choice((server.snapshot(), {}))
+    snapshot = nemesis.dice.choice((server.snapshot(), server.snapshot(), {}))
     nemesis.play.restarts += 1
 
     def restart() -> None:
         server.stream.held_until = nemesis.world.events.now + 0.2
         server.restart(snapshot=snapshot)
-        nemesis.later(0.1, lambda: _promote(nemesis, group, server, 0.3))
+        nemesis.later(0.1, lead)
 
-    nemesis.later(nemesis.duration() / 2, restart)
+    def lead() -> None:
+        if nemesis.dice.random() < 0.7 and server is not group.primary:
+            fail_back(nemesis, (group, server))
+        else:
+            _promote(nemesis, group, server, 0.3)
+
+    nemesis.until(restart)
 
 
 def added_replica(nemesis: Nemesis) -> None:

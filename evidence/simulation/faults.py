@@ -14,7 +14,7 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .schedules import CARELESS, EVENTS, HELD_UP_S
+from .schedules import BUSY, CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS, events
 
 if TYPE_CHECKING:
     from .client import Client
@@ -35,14 +35,18 @@ class Nemesis:
         self.dice = dice
         self.actor = actor
         self.lock = play.locks[0]
+        self.busy = play.setup.mode in BUSY
 
     def duration(self) -> float:
-        return self.dice.uniform(*self.dice.choice(((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))))
+        spans = ((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))
+        if self.busy:  # how long a hand-off lasts, and a little less or more
+            spans = ((0.01, 0.2), (0.3, 0.95), (0.9, 1.6), (1.2, 2.4))
+        return self.dice.uniform(*self.dice.choice(spans))
 
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
-        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter"))
+        role = self.dice.choice(("any", "actor", "actor", "holder", "waiter", *["waiter"] * self.busy))
         if role == "actor" and self.actor in alive:
             return self.actor
         if role == "holder":
@@ -90,9 +94,21 @@ class Nemesis:
     def later(self, delay: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
-    def until(self, action: Callable[[], object], longest: float = HELD_UP_S) -> None:
-        """Do it after a while, or a moment after an event that comes before that."""
+    def until(
+        self, action: Callable[[], object], longest: float = HELD_UP_S, host: Host | None = None
+    ) -> None:
+        """Do it after a while, or a moment after an event that comes before that.
+
+        ``host``: in some modes that event may be the end of a lease there, or a loss of memory.
+        """
         done: list[bool] = []
+        behind = events(self.play.setup.mode) if self.busy else EVENTS
+        if host is not None and self.play.setup.mode == "guard":
+            left_s = host.master.pttl(self.lock) / 1000
+            if left_s > 0 and self.dice.random() < 0.4:
+                self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
+                return
+            behind += MORE_EVENTS["guard"] * 2
 
         def once() -> None:
             if not done:
@@ -103,7 +119,7 @@ class Nemesis:
             self.later(min(longest, self.duration()), once)
         else:
             delay = self.dice.choice((0.0, 0.002, 0.05, 0.3))
-            what, nth = self.dice.choice(EVENTS), self.dice.choice((1, 1, 2, 3))
+            what, nth = self.dice.choice(behind), self.dice.choice((1, 1, 2, 3))
             self.play.behind(what, nth, lambda _: self.later(delay, once))
             self.later(longest, once)
 
@@ -117,7 +133,10 @@ def lose_answers(nemesis: Nemesis) -> None:
     """What was asked for is done, and nobody is told: to ask again is a second delivery."""
     client = nemesis.client()
     if client is not None:
-        script = nemesis.dice.choice(("acquire", "acquire", "release", "renew", "any"))
+        scripts: tuple[str, ...] = ("acquire", "acquire", "release", "renew", "any")
+        if nemesis.busy:
+            scripts = ("acquire", "release", "confirm", "queued", "queued", "wait")
+        script = nemesis.dice.choice(scripts)
         servers = client.calls.connections.servers
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
@@ -153,10 +172,10 @@ def hold_commands(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is None:
         return
-    ways = [there for there, _ in client.ways if nemesis.dice.random() < 0.6]
-    for way in ways:
-        way.shut()
-        nemesis.until(way.open)
+    for host, (there, _) in zip(nemesis.world.hosts, client.ways, strict=True):
+        if nemesis.dice.random() < 0.6:
+            there.shut()
+            nemesis.until(there.open, host=host)
     if nemesis.dice.random() < 0.3:
         client.stop()
         nemesis.until(client.go_on)
@@ -178,12 +197,13 @@ def slow_down(nemesis: Nemesis) -> None:
 def stop_master(nemesis: Nemesis) -> None:
     host = nemesis.host()
     host.stop()
-    nemesis.until(host.go_on)
+    nemesis.until(host.go_on, host=host)
 
 
 def restart(nemesis: Nemesis) -> None:
     nemesis.play.restarts += 1
-    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 0.4)))
+    nemesis.play.died_at = nemesis.world.events.now
+    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
     nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
 
 
@@ -285,6 +305,21 @@ def look(nemesis: Nemesis) -> None:
         client.do(lambda: thread.start(client.curious(nemesis.lock)))
 
 
+def let_go(nemesis: Nemesis) -> None:
+    """One that holds a lock gives it back now."""
+    nemesis.play.tell_to_let_go()
+
+
+def init(nemesis: Nemesis) -> None:
+    """An operator runs `rlock init` when it does no harm: nobody has a lock, or asks for one."""
+    clients = nemesis.world.clients
+    busy = any(client.under_way.acquiring or len(client.holds) for client in clients if not client.dead)
+    if not busy and not any(host.left(name) for host in nemesis.world.servers for name in nemesis.play.locks):
+        for host in nemesis.world.hosts:
+            if host.up and not host.stopped:
+                host.init()
+
+
 def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
 
@@ -351,6 +386,8 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,
+    "init": init,
+    "let go": let_go,
     "newcomer": newcomer,
     "look": look,
     "flush scripts": flush_scripts,

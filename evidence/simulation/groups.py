@@ -290,6 +290,7 @@ class Group:
             server.lead(silent=silent)
             self._old, self._old_until = self.primary, self.world.events.now + stale_s
             self.primary = self.world.hosts[self.index] = server
+            self.world.happens("promote", None, server, "")
 
     def rejoin(self, server: Server, *, kill: bool = True) -> None:
         """Tell a server whom to follow."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlock._client.connection import PendingCall
 from rlock._client.handshake import ConnectOptions
+from rlock.model import Code
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
@@ -16,6 +17,7 @@ from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
 
 from .events import Action, Process
+from .traces import leases
 
 if TYPE_CHECKING:
     from .client import Client
@@ -42,7 +44,8 @@ class Session:
 
     def hear(self, channel: str, payload: str) -> None:
         """What was published goes out to one who has subscribed."""
-        self.shout(channel, payload.encode())
+        if not (self.connection.client.older and " " in payload):
+            self.shout(channel, payload.encode())
 
     def shout(self, channel: str, payload: bytes) -> None:
         """The same from a stranger, who may publish anything."""
@@ -78,10 +81,10 @@ class Host(Process):
         self.told_to_release: set[str] = set()
         self.noted = ("", 0.0)
         self.clock_was_set = False
-        #: The last hand-off to a waiter: when, and the fencing token.
-        self.handed = (-9.0, 0)
+        #: The last hand-off to a waiter: when, the fencing token, and to whom.
+        self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
         #: When it lost something of its memory the last time.
-        self.lost_at = -9.0
+        self.lost_at = self.restarted_at = -9.0
         self.sessions: dict[int, Session] = {}
         #: What has come while the server stood still, in the order of each connection.
         self._unread: dict[Session, deque[Action]] = {}
@@ -113,6 +116,11 @@ class Host(Process):
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
 
+    def init(self) -> None:
+        """`rlock init`."""
+        (_, note, *_), _ = self.master.run(commands.handshake(self.term, "vouched"))
+        self.has_noted(note.decode())
+
     @property
     def term(self) -> str:
         """As its notes name it."""
@@ -138,6 +146,7 @@ class Host(Process):
         ``disk_lost``: a durable one, too. ``silent``: the machine ends; nobody says FIN.
         """
         self.up = False
+        self.restarted_at = self.events.now
         self.life = ""
         self.stopped = False
         self._unread.clear()
@@ -164,6 +173,7 @@ class Host(Process):
         def begin() -> None:
             if self._lives == due:
                 self._begin()
+                self.world.happens("loss", None, self, "")
 
         self.events.at(self.events.now + down_s, begin)
 
@@ -180,6 +190,7 @@ class Host(Process):
         self.lost_at = self.events.now
         if self.world.recorder is not None:
             self.world.recorder.flushed(self)
+        self.world.happens("loss", None, self, "")
 
     def flush_scripts(self) -> None:
         """SCRIPT FLUSH."""
@@ -258,8 +269,11 @@ class Host(Process):
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
         self._tell(client, command, reply, messages)
-        if session.connection.fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3):
-            # What was done is not heard of; what was refused would make no difference.
+        fuse, refused = session.connection.fuse, reply[0] in (0, -1, -3)
+        if (fuse in (command.script.name, "any") and not refused) or (
+            fuse == "queued" and _queued(command, reply)
+        ):
+            # What was done is not heard of; what was refused makes a difference in the queue only.
             session.connection.cut()
         session.connection.answer(reply)
         if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:
@@ -280,15 +294,25 @@ class Host(Process):
             if owner in self.told_to_release and world.may_kill:
                 world.referee.accuse(command.words[1], owner, self.name, "an acquire behind its release")
             world.happens("grant", client, self, owner)
+        elif _queued(command, reply):
+            world.happens("queued", client, self, "")
         elif script is scripts.RELEASE and words:
             self.told_to_release.add(words[-1])
+            if reply[0] >= 0 and reply[3] > 0:  # the lease of a thread of the same process
+                world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
             if any("|" in message.channel and message.payload for message in messages):
-                self.handed = (self.events.now, self.master._last(command.words[3])[0])
-                waiters = [
+                waiters: list[Any] = [
                     each for message in messages if "|" in message.channel for each in message.receivers
                 ]
-                session: Any = waiters[0] if waiters else None
-                world.happens("hand-off", session and session.connection.client, self, "")
+                to = waiters[0].connection.client if waiters else None
+                self.handed = (self.events.now, self.master._last(command.words[3])[0], to)
+                world.happens("hand-off", to, self, "")
+        elif script is scripts.RENEW:
+            world.happens("renew", client, self, "")
+        elif script is scripts.HEAL:
+            for (_, owner), code in zip(leases(command), reply[1], strict=True):
+                if code == Code.HEALED:
+                    world.happens("given", client, self, owner)
         elif script is scripts.HANDSHAKE:
             self.has_noted(reply[1].decode())
 
@@ -304,6 +328,11 @@ class Host(Process):
         """The fields of a lock."""
         entry = self.master.look(name)
         return {} if entry is None else dict(entry.fields)
+
+
+def _queued(command: Command, reply: Any) -> bool:
+    """Whether an acquire was refused with a place in the queue."""
+    return command.script is scripts.ACQUIRE and reply[0] in (-1, -3) and reply[4] != 0
 
 
 __all__ = ["EPOCH_US", "Host", "Session"]

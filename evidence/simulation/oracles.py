@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import fence
+from rlock.rules.keys import NOTE, fence
 from rlock.rules.options import ClientOptions
 from rlock.rules.timing import guard_time
 
 from .client import Client
 from .hosts import Host
 from .referee import valid_for
+from .schedules import DISTURBING
 
 if TYPE_CHECKING:
     from .play import Play
@@ -24,6 +25,8 @@ PROMPT_S = 0.6
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
 SAMPLE_S = 0.05
+#: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.
+SAFE = ("slow", "deaths", "cuts", "stops", "clocks")
 
 
 class Oracles:
@@ -42,7 +45,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        if self.mode in ("deaths", "cuts"):
+        disturbed = any(step.what in DISTURBING for step in play.schedule.steps)
+        if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
@@ -58,11 +62,11 @@ class Oracles:
 
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
-        if what == "grant" and client is not None and host is not None:
+        if what in ("grant", "given") and client is not None and host is not None:
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
-            elif self.mode in ("slow", "deaths", "cuts"):
+            elif self.mode in ("slow", "deaths", "cuts", "races"):
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
@@ -72,7 +76,8 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        self.states.add(self.state(what, self.play.locks[0]))
+        if what not in ("queued", "renew"):
+            self.states.add(self.state(what, self.play.locks[0]))
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -82,21 +87,26 @@ class Oracles:
             entry = host.master.look(name)
             if entry is not None and owner in entry.fields and entry.expires_ms is not None:
                 lease = (entry.expires_ms - host.time_us() // 1000) / 1000
-                look = partial(self._look_at_vote, client, host, name, owner, 0.5 * lease)
-                self.world.events.at(self.world.events.now + 0.3 * lease, look)
+                now = self.world.events.now
+                look = partial(self._look_at_vote, client, host, name, owner, now, 0.5 * lease)
+                self.world.events.at(now + 0.3 * lease, look)
 
-    def _look_at_vote(self, client: Client, host: Host, name: str, owner: str, again: float) -> None:
+    def _look_at_vote(
+        self, client: Client, host: Host, name: str, owner: str, since: float, again: float
+    ) -> None:
         under_way = client.under_way
         tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
         tokens |= (
             {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
         )
-        if client.dead or owner in tokens or owner not in host.left(name):
-            return
+        if client.dead or owner in tokens or owner not in host.left(name) or host.restarted_at > since:
+            return  # to a master that was down meanwhile its undo comes late
+        connection = client.calls.connections.servers[host.index].connection
         if again:  # its undo may be on its way
-            look = partial(self._look_at_vote, client, host, name, owner, 0.0)
+            look = partial(self._look_at_vote, client, host, name, owner, since, 0.0)
             self.world.events.at(self.world.events.now + again, look)
-        else:
+        elif connection is not None and not connection.ended and not connection.pending:
+            # Otherwise a client that waits for no reply may not know yet that its undo was lost.
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
@@ -115,7 +125,7 @@ class Oracles:
 
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
-        if self.mode != "storm" and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
+        if self.mode in SAFE and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
             self._accuse(
                 hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
             )
@@ -133,7 +143,7 @@ class Oracles:
         if guard.max_ttl > self.longest:
             self._accuse("", client.label, host.name, "refused for a lease that nobody got")
         # The answer to a handshake may be read late.
-        late = 0.5 if self.mode != "storm" else 9.0
+        late = 0.5 if self.mode in SAFE else 9.0
         if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
             self._accuse("", client.label, host.name, "refused for the age of an old memory")
 
@@ -141,6 +151,17 @@ class Oracles:
         for client in self.world.clients:
             if not client.careless and client.context.guard.max_ttl > self.longest and not self.long_lease:
                 self._accuse("", client.label, "", "has heard of a lease that nobody got")
+
+    def look_for_remains(self) -> None:
+        """When all have had all locks, and the queues have ended."""
+        for host in self.world.hosts:
+            for key in [key for key in list(host.master.keys) if host.master.look(key) is not None]:
+                ban = ":evicted:" in key and self.long_lease  # twice as long as the longest lease
+                if key != NOTE and not key.endswith(":fence") and not ban:
+                    self._accuse(key, f"m{host.index}", "", "left behind")
+            for channel, listening in host.master.subscribers.items():
+                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
+                    self._accuse(channel, f"m{host.index}", "", "still subscribed")
 
     # -- waiters -----------------------------------------------------------------------------------
 
@@ -181,6 +202,14 @@ class Oracles:
         """What masters and clients have of a lock, without their names."""
         world, now = self.world, self.world.events.now
         holds: dict[str, int] = {}
+        tokens = [host.master._last(fence(name)) for host in world.hosts]
+        highest = max(token for token, _ in tokens)
+        # The messages for a waiter that count, or did a moment ago.
+        told: defaultdict[Client | None, list[int]] = defaultdict(list)
+        for host in world.hosts:
+            handed_at, token, to = host.handed
+            if now - handed_at < 3.0:
+                told[to].append((now - handed_at < 1.0) + 2 * (token == highest))
         of_clients = []
         for client in world.clients:
             mine = 0
@@ -190,18 +219,13 @@ class Oracles:
                     mine = holds[hold.owner] = 1 + valid + 2 * (hold.lease.confirmation is not None)
             waits = len(client.under_way.acquiring) > 0
             if mine or waits or client.stopped:
-                of_clients.append((mine, waits, client.stopped, client.dead))
-        key, fence_key = name, fence(name)
+                messages = sorted(told.get(client, ()))
+                of_clients.append((mine, waits, client.stopped, client.dead, *messages))
         of_masters = []
-        tokens = [host.master._last(fence_key) for host in world.hosts]
-        highest = max(token for token, _ in tokens)
         for host, (token, given_to) in zip(world.hosts, tokens, strict=True):
-            owner = next(iter(host.left(key)), "")
+            owner = next(iter(host.left(name)), "")
             role = 0 if not owner else holds.get(owner, 8 if world.clients[int(owner[1:4])].dead else 9)
             young = now - host.lost_at < 1.0
             rank = (token == highest) + 2 * (given_to == owner) if owner else token == highest
-            handed_at, with_token = host.handed
-            ago = now - handed_at
-            message = (ago < 3.0) + (ago < 1.0) + 3 * (with_token == highest) if ago < 3.0 else 0
-            of_masters.append((role, rank, young, host.stopped, message))
+            of_masters.append((role, rank, young, host.stopped))
         return hash((len(what), what == "leave", *sorted(of_masters), *sorted(of_clients)))

@@ -26,7 +26,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import QUEUE_TTL_S, lease_ms, longest_acquisition
+from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
@@ -35,7 +35,7 @@ from .faults import ACTS, REBIRTH_S, Nemesis
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
-from .schedules import FLEETS, HELD_UP_S, OPTIONS, SHORT_TTL, Schedule, Step
+from .schedules import BUSY, FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
 from .world import Network, Violation, World
 
 LOCKS = ("a", "{b}")
@@ -95,9 +95,11 @@ class Play:
         self.threads: list[Thread] = []
         self.jobs: dict[Thread, deque[Job]] = {}
         self._benches: dict[Thread, Bench] = {}
+        #: Where those sit that hold a lock; the owners that are told to give it back.
+        self._holding, self._told = Bench(), set[str]()
+        self.busy = setup.mode in BUSY
         self.restarts = self.failovers = 0
-        self.died_at = -9.0
-        self.over = self.endless = False
+        self.died_at, self.over = -9.0, False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
@@ -128,7 +130,7 @@ class Play:
         elif self.setup.past != "vouched":
             ahead_us = int(self.dice.uniform(5.0, 600.0) * 1e6) if self.setup.past == "ahead" else 0
             since_us = EPOCH_US + (ahead_us or -3_600_000_000)
-            longest = round(max(options.max_ttl for options in self.fleet) * 1000)
+            longest = 0 if self.setup.past == "unused" else self.world.max_ttl_ms
             host.master.write(NOTE, f"{host.term} {since_us} {longest}")
             host.clock_was_set = bool(ahead_us)
 
@@ -170,24 +172,22 @@ class Play:
             options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
         )
         self.oracles.joins(client, options)
+        client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
+        for there, _ in client.ways if self.setup.far else ():
+            there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
+        for host, (there, _) in zip(self.world.hosts, client.ways, strict=True):
+            if self.setup.cut_off and dice.random() < self.setup.cut_off:
+                there.shut()
+                Nemesis(self, dice).until(there.open, host=host)
         if self.setup.mode == "slow":
-            self._slow_down(client, options.lease(None).request_timeout)
-        for _ in range(dice.choice((1, 1, 1, 2))):
+            client.slow_down(self.dice)
+        for _ in range(dice.choice((1, 2, 3) if self.setup.mode == "races" else (1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
             self.jobs[thread] = deque()
             self._benches[thread] = Bench()
             thread.start(self.work(client, thread))
         return client
-
-    def _slow_down(self, client: Client, timeout: float) -> None:
-        """Masters answer within the request time-out, some of them nearly too late."""
-        slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
-        # Two round trips have to fit into an acquisition, or one that has to agree on a token never ends.
-        self.endless |= 2 * slow * timeout > 0.95 * longest_acquisition(client.options.max_ttl)
-        for ways in (client.ways, client.message_ways):
-            for there, back in ways:
-                there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * timeout / 2
 
     def newcomer(self, dice: Random) -> None:
         """Another client, which asks at once."""
@@ -198,19 +198,8 @@ class Play:
         """A client of another fleet tries once, and is gone."""
         client = self.world.client(options, joined=dice.random() < 0.5)
         client.careless = True
-
-        def program() -> Program:
-            thread = client.current
-            lock = LockOptions(self.locks[0], options.lease(None))
-            try:
-                until = dice.choice((AT_ONCE, client.clock() + 0.3))
-                hold = yield from client.locking(thread, lock, until)
-                if hold is not None:
-                    yield from client.unlocking(hold)
-            except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
-                pass
-
-        client.thread().start(program())
+        lock, waits_s = LockOptions(self.locks[0], options.lease(None)), dice.choice((0.0, 0.3))
+        client.thread().start(client.trying_once(lock, waits_s))
 
     def take(self, dice: Random) -> None:
         """A thread gets a job: take a lock, and give it back."""
@@ -219,15 +208,17 @@ class Play:
             self._give(dice.choice(alive), dice)
 
     def _give(self, thread: Thread, dice: Random) -> None:
-        job = partial(self.use, dice)
-        self.jobs[thread].append(lambda client, thread: job(client, thread))
+        self.jobs[thread].append(partial(self.use, dice))
         thread.client.do(self._benches[thread].poke)
 
     def work(self, client: Client, thread: Thread) -> Program:
         jobs, bench, events = self.jobs[thread], self._benches[thread], self.world.events
         while events.now < self.calm_s:
             try:
-                if not jobs:
+                if not jobs and self.busy:
+                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, 0.3))))
+                    yield from self.use(client.random, client, thread)
+                elif not jobs:
                     yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
                 elif events.now < self.calm_s:
                     yield from jobs.popleft()(client, thread)
@@ -243,17 +234,23 @@ class Play:
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
     ) -> LockOptions:
         ttl = None
-        if self.setup.mode not in ("slow", "stops") and self.setup.fleet in ("short", "long"):
+        if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
             ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
         habit = self.setup.habit
-        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0}.get(habit, 0.7)
+        if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
+            yield from client.curious(dice.choice(self.locks))
+            return
+        renew = dice.random() < {"waiting": 1.0, "always": 0.95, "fixed": 0.0}.get(habit, 0.7)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()
-        if habit == "waiting" and chance < 0.8:
+        if habit == "waiting":
             pass
+        elif habit == "always":
+            if chance < (0.3 if self.setup.mode == "races" else 0.1):
+                until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
             until = AT_ONCE
         elif chance < 0.35:
@@ -263,7 +260,11 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        spans = (
+            (0.0, 0.02),
+            (0.05, 0.3),
+            (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
+        )
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:
@@ -274,9 +275,15 @@ class Play:
                     self.world.referee.accuse(hold.name, hold.owner, "", "another token when nested")
                 yield from client.unlocking(hold)
                 held_s /= 2
-            yield from sleep(held_s)
-            if dice.random() < 0.5:
-                self.world.referee.believes(client, hold)
+            looks = dice.choice((1, 3, 12)) if self.busy else 1
+            if self.busy and dice.random() < 0.3:  # or until somebody waits for it
+                delay = dice.choice((0.0, dice.uniform(0.0, 0.005), dice.uniform(0.0, 0.03)))
+                told = partial(self._later, delay, lambda _: self.tell_to_let_go(hold))
+                self.behind("queued", 1, told)
+            for _ in range(looks):
+                yield Wait(held_s / looks, self._holding, lambda: hold.owner in self._told)
+                if dice.random() < (0.8 if self.busy else 0.5):
+                    self.world.referee.believes(client, hold)
         except (KeyboardInterrupt, LeaseLostError):
             pass
         yield from self.let_go(client, hold)
@@ -284,6 +291,9 @@ class Play:
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
         """Release as often as it was acquired, whatever comes in between."""
         rivals = self.world.referee.rivals(hold)
+        if self.busy:
+            self._happens("release", client, None, hold.owner)
+            yield from self.at_once()
         while hold in client.holds:
             try:
                 yield from client.unlocking(hold)
@@ -294,6 +304,19 @@ class Play:
             except (LeaseLostError, KeyboardInterrupt):
                 pass
 
+    def at_once(self) -> WaitGenerator[None]:
+        """Let what happens at this instant happen before."""
+        try:
+            yield from sleep(0.0)
+        except KeyboardInterrupt:
+            pass
+
+    def tell_to_let_go(self, *holds: Hold) -> None:
+        """They are given back now, or all are, instead of when their owners wanted to."""
+        all_holds = holds or [hold for client in self.world.clients for hold in client.holds]
+        self._told |= {hold.owner for hold in all_holds}
+        self._holding.poke()
+
     # -- from the beginning to the end -------------------------------------------------------------
 
     def play(self) -> Outcome:
@@ -301,7 +324,8 @@ class Play:
         world.events.at(self.calm_s, self._calm)
         world.events.at(self.calm_s + REBIRTH_S, lambda: None)  # there may be nothing else to look at
         try:
-            world.run(self.calm_s + BOUND_S, self._ended)
+            # Three times as long where each round takes most of a second.
+            world.run(self.calm_s + BOUND_S * (3 if self.setup.mode == "slow" else 1), self._ended)
         except Exception as error:  # out of a call of a user, or of the watchdog
             referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
         took_s = world.events.now - self.calm_s
@@ -309,15 +333,12 @@ class Play:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
             waiting = [thread.label for thread in self.threads if not (thread.over or thread.client.dead)]
-            votes = sum(self._careless(host, name) for host in world.hosts for name in self.locks)
-            if not (
-                self.oracles.long_lease or self.endless or votes > self.setup.masters - self.oracles.quorum
-            ):
+            if not self.oracles.long_lease:
                 referee.accuse("", " ".join(waiting), "", "still waiting")
         else:
             # What was held up may still arrive, and take a place in a queue again.
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
-            self._look_for_remains()
+            self.oracles.look_for_remains()
         virtual_s = world.events.now
         self.oracles.finish()
         world.close()
@@ -363,21 +384,6 @@ class Play:
         return self.world.events.now >= self.calm_s + REBIRTH_S and all(
             thread.over or thread.client.dead for thread in self.threads
         )
-
-    def _careless(self, host: Host, key: str) -> bool:
-        """Whether it is the vote of a client with a lease of a day, whose undo a dead connection took."""
-        return any(self.world.clients[int(owner[1:4])].careless for owner in host.left(key))
-
-    def _look_for_remains(self) -> None:
-        for host in self.world.hosts:
-            keys = [key for key in list(host.master.keys) if host.master.look(key) is not None]
-            for key in keys:
-                ban = ":evicted:" in key and self.oracles.long_lease  # twice as long as the longest lease
-                if key != NOTE and not key.endswith(":fence") and not ban and not self._careless(host, key):
-                    self.world.referee.accuse(key, f"m{host.index}", "", "left behind")
-            for channel, listening in host.master.subscribers.items():
-                if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
-                    self.world.referee.accuse(channel, f"m{host.index}", "", "still subscribed")
 
 
 def play(schedule: Schedule, *, history: bool = False, **how: Any) -> Outcome:

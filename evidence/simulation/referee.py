@@ -63,6 +63,8 @@ class Referee:
         #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
         #: before they have heard of their grant.
         self._evicted: set[str] = set()
+        #: Owners that were told that they have the lock no more.
+        self._told: set[str] = set()
         self.violations: list[Violation] = []
         self.entered: list[Moment] = []
         self.left: list[Moment] = []
@@ -78,6 +80,9 @@ class Referee:
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]
         evicted = hold.owner in self._evicted
+        if 1000 * client.context.guard.max_ttl < self._world.max_ttl_ms:
+            # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
+            self._evicted.update(other.owner for _, other in others)
         for _, other in others:
             if not evicted and other.owner not in self._evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
@@ -91,6 +96,8 @@ class Referee:
         self.entered.append(Moment(now, hold.name, hold.owner))
         self._world.tell(f"{client.label} enters, token {hold.token}", hold.owner)
         self._world.happens("enter", client, None, hold.owner)
+        if hold.lease.confirmation is not None:
+            self._world.happens("claim", client, None, hold.owner)
 
     def held(self, name: str) -> set[str]:
         """The owners that have a valid lease now."""
@@ -135,8 +142,14 @@ class Referee:
         return [owner for owner in names[names.index(hold.owner) + 1 :] if owner not in self._evicted]
 
     def believes(self, client: Client, hold: Hold) -> None:
-        """A user asks whether it still has the lock. Then nobody else had it since."""
-        if hold in client.holds and hold.lease.remaining(client.clock()) > 0.0:
+        """A user asks whether it still has the lock. Then nobody else had it since, and "no" is final."""
+        if hold not in client.holds:
+            return
+        if hold.lease.remaining(client.clock()) <= 0.0:
+            self._told.add(hold.owner)
+        elif hold.owner in self._told:
+            self.accuse(hold.name, hold.owner, "", "has again what it was told to have lost")
+        else:
             for owner in self.rivals(hold)[:1]:
                 self.accuse(
                     hold.name, hold.owner, owner, "believes in its lease, which another one had since"

@@ -25,14 +25,25 @@ FLEETS: dict[str, tuple[ClientOptions, ...]] = {
     "short": (OPTIONS,),
     "long": (LONG,),
     "patient": (ClientOptions(ttl=3.0, max_ttl=3.0, request_timeout=0.95),),
+    "hasty": (ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.32),),
     "two": (LONG, ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)),
 }
 #: When the faults end.
-CALM_S = {"short": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
+CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 #: The leases with which a careless client tries in vain.
 CARELESS = (4.0, 86_400.0, 2e13)
-#: Events behind which a step may come.
+#: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
+MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
+#: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
+#: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
+MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
+#: Behind these a place may come back whose waiter has left, or somebody is slow.
+DISTURBING = ("cut", "lose answers", "restart", "keep from running")
+#: Modes in which the lock goes from hand to hand all the time.
+BUSY = ("hand-off", "races", "stops")
+#: Modes in which everything may go wrong at once.
+SWARMS = ("storm", "groups", "guard", *BUSY)
 #: What happens besides acquires, by mode, with how often each does. More is promised where less does.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -61,25 +72,76 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
+    "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
+    "guard": {
+        "restart": 4,
+        "restart after a grant": 5,
+        "restart several": 3,
+        "flush": 4,
+        "flush several": 2,
+        "stop master": 6,
+        "hold up": 6,
+        "hold commands": 4,
+        "lose answers": 2,
+        "cut": 2,
+        "stop client": 2,
+        "look": 2,
+        "newcomer": 3,
+        "init": 1,
+    },
+    "hand-off": {
+        "hold commands": 8,
+        "stop client": 8,
+        "hold up": 3,
+        "let go": 3,
+        "lose answers": 3,
+        "cut": 2,
+        "flush scripts": 1,
+        "keep from running": 4,
+        "evict": 1,
+        "kill client": 1,
+    },
+    "races": {
+        "interrupt": 4,
+        "keep from running": 3,
+        "let go": 4,
+        "lose answers": 4,
+        "cut": 4,
+        "cut messages": 3,
+        "restart": 2,
+        "newcomer": 1,
+    },
 }
-MODES = {"storm": 65, "slow": 6, "deaths": 10, "cuts": 8, "stops": 8, "clocks": 3}
+MODES = {
+    "storm": 22,
+    "slow": 6,
+    "deaths": 8,
+    "cuts": 8,
+    "stops": 8,
+    "clocks": 3,
+    "hand-off": 12,
+    "races": 8,
+    "groups": 20,
+    "guard": 24,
+}
 FAILOVERS = {
     "promote": 3,
-    "stale primary": 4,
+    "stale primary": 12,
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 2,
+    "old replica": 6,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -110,6 +172,12 @@ class Setup:
     replicas: tuple[int, ...] = ()
     spare: bool = False
     habit: str = "any"
+    #: The part of the ways from a client to a master that are slow all the time.
+    far: float = 0.0
+    #: The part of the clients that are of an older version.
+    older: float = 0.0
+    #: The part of the ways from a client to a master that are shut at first.
+    cut_off: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +188,8 @@ class Schedule:
 
     @property
     def calm_s(self) -> float:
-        return CALM_S[self.setup.fleet]
+        # Behind a failover the restart guard has to end, and something has to happen then.
+        return CALM_S[self.setup.fleet] + (2.0 if self.setup.mode == "groups" else 0.0)
 
     def dumps(self, **more: Any) -> str:
         return json.dumps({**more, "seed": self.seed, "setup": asdict(self.setup), "steps": self.steps})
@@ -139,35 +208,64 @@ def _weighted(dice: Random, weights: dict[str, int]) -> str:
 def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     """``traced``: one that evidence/spec/Trace.tla can follow."""
     mode = "storm" if traced else _weighted(dice, MODES)
-    if mode != "storm":
-        fleet = {"slow": "patient", "stops": "long"}.get(mode) or dice.choice(("short", "short", "long"))
+    if mode == "hand-off":
+        fleet = dice.choice(("long", "long", "long", "patient", "short"))
+        return Setup(
+            dice.choice((3, 3, 3, 5)),
+            dice.choice((3, 3, 4)),
+            mode,
+            fleet,
+            dice.choice((0.0002, 0.005)),
+            dice.choice((0.005, 0.005, 30.0)),
+            joined=True,
+            habit="always",
+            far=dice.choice((0.0, 0.15, 0.3)),
+        )
+    if mode == "races":
+        jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
+        clients = dice.choice((2, 2, 3))
+        return Setup(masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always")
+    if mode == "stops":
+        clients, jitter, masters = (
+            dice.choice((2, 3, 4)),
+            dice.choice((0.0002, 0.002)),
+            dice.choice((3, 3, 5)),
+        )
+        return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode not in SWARMS:
+        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
             dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
         )
-    groups = 0 if traced or dice.random() < 0.7 else dice.choice((1, 1, 1, 2, 3))
+    groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
-    masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
+    masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
     if replicas:
-        masters = 1 if len(replicas) == 1 and dice.random() < 0.6 else 3
-    fleets = {"short": 6, "long": 3} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
+        masters = 1 if len(replicas) == 1 and dice.random() < 0.9 else 3
+    new = "unused" if mode == "guard" else "new"
+    fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
+    if mode == "guard":
+        fleets = {"hasty": 1, "two": 2}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
-        "storm",
+        mode,
         "short" if traced else _weighted(dice, fleets),
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
         dice.choice((0.0002, 0.001, 0.005, 0.005 if replicas else 0.02)),
         dice.choice((0.005, 0.005, 0.2, 0.2 if replicas or traced else 30.0)),
-        dice.choice(("new", "noted", "noted", "vouched", "vouched", "vouched")),
+        dice.choice((*[new] * (12 if mode == "guard" else 1), "noted", "noted", *["vouched"] * 3)),
         dice.choice((1, 1, 1, 2)),
         dice.choice((0.0, 0.0, 0.0, 0.5, 1.0)),
         dice.random() < 0.85,
         dice.random() < 0.6,
         replicas,
-        bool(replicas) and dice.random() < 0.3,
+        bool(replicas) and dice.random() < 0.7,
         _habit(dice),
+        older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
+        cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
     )
 
 
@@ -183,33 +281,57 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
-    if setup.mode == "storm" and dice.random() < 0.8:
+    if setup.mode == "races" and dice.random() < 0.5:
+        chosen = [what for what in chosen if what not in DISTURBING]
+    if setup.mode in SWARMS and dice.random() < 0.8:
         of = sorted(chosen, key=lambda what: dice.random() ** (1 / kinds[what] ** 0.5), reverse=True)
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
+        if setup.mode == "groups":
+            chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
     return {what: kinds[what] for what in chosen}
 
 
-def drawn_step(dice: Random, what: str, until: float) -> Step:
+def events(mode: str) -> tuple[str, ...]:
+    return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
+
+
+def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
     if dice.random() < 0.5:
+        # A failover does harm when the restart guard has ended.
+        until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
-    return Step(round(delay, 4), what, seed, dice.choice(EVENTS), nth)
+    if setup.mode in BUSY and dice.random() < 0.5:
+        nth = dice.randint(1, 40)
+    return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
+
+
+def _beside(dice: Random, step: Step, other: Step) -> Step:
+    """Often a step that disturbs the same moment as another one."""
+    if dice.random() < 0.5:
+        return step
+    delay = dice.choice((0.0, 0.0, dice.uniform(-0.002, 0.01), dice.uniform(-0.1, 0.1)))
+    return step._replace(at=round(max(0.0, other.at + delay), 4), after=other.after, nth=other.nth)
 
 
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
     """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
-    until = CALM_S[setup.fleet]
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5
-    takes = ["take"] * dice.randint(2, 6 if small else 5 * setup.clients)
+    takes = ["take"] * (0 if setup.mode in BUSY else dice.randint(2, 6 if small else 5 * setup.clients))
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
-    steps = [drawn_step(dice, what, until) for what in (*takes, *faults)]
+    if setup.mode == "groups":
+        del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
+        takes += ["take"] * 6
+    steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
+    for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
+        steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
 
@@ -222,7 +344,9 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         i = dice.randrange(len(steps)) if steps else -1
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
-            steps.append(drawn_step(dice, what, schedule.calm_s))
+            steps.append(drawn_step(dice, what, setup))
+            if setup.mode in SWARMS[1:]:
+                steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]
         elif kind < 0.6:
@@ -231,7 +355,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
             at = steps[i].at + dice.choice((-1, 1)) * dice.choice((0.001, 0.01, 0.1, 0.5)) * dice.random()
             steps[i] = steps[i]._replace(at=round(max(0.0, at), 4))
         elif kind < 0.9:
-            steps[i] = drawn_step(dice, steps[i].what, schedule.calm_s)
+            steps[i] = drawn_step(dice, steps[i].what, setup)
         elif other.setup.mode == setup.mode and bool(other.setup.replicas) == bool(setup.replicas):
             steps += dice.sample(other.steps, min(len(other.steps), dice.randint(1, 4)))
     if dice.random() < 0.1:
