@@ -70,6 +70,9 @@ class Oracles:
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
+        elif what == "enter":
+            # A hold may be too short for the samples.
+            self._idle = dict.fromkeys(self._idle, -1.0)
         elif what == "hand-off" and host is not None:
             for name in self.play.locks:
                 for token in host.left(name):
