@@ -111,8 +111,7 @@ def test_a_waiter_that_is_stopped_costs_the_time_of_a_claim(masters: int) -> Non
     waited = world.referee.entered[1].at - world.referee.left[0].at
     # Its claim runs out; nobody is told, somebody has to look.
     assert CLAIM_S <= waited <= CLAIM_S + 1.2 * POLL_CAP_S
-    world.run(world.events.now + 1.0)
-    stopped.resume()
+    world.events.at(world.events.now + 1.0, stopped.resume)
     assert until_over(world, threads)
     assert world.referee.violations == []
 
