@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from rlock._client import calls, connections, engine, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, contender, hand_off, heal
+from rlock.procedures import acquire, contender, hand_off, heal, release
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
@@ -371,3 +371,18 @@ def delayed_by_the_dead(stack: ExitStack) -> None:
         return vote, master
 
     stack.enter_context(patch.object(acquire, "_look", look))
+
+
+@bug("place of one who has left", "4.4")
+def place_comes_back(stack: ExitStack) -> None:
+    """A hand-over within a process failed late, and put back the place of a thread that had left. The next
+    release handed the lock to that place: it was free for a second, and others waited."""
+    genuine = release.take_back_from
+
+    def as_it_was(port: Port, next_waiter: Contender, *words: Any) -> None:
+        if next_waiter.inbox is None and next_waiter.place is not None:
+            place = commands.wait(next_waiter.place)
+            port.masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
+        genuine(port, next_waiter, *words)
+
+    stack.enter_context(patch.object(release, "take_back_from", as_it_was))

@@ -45,7 +45,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        disturbed = any(step.what in DISTURBING for step in play.schedule.steps)
+        # After a split a waiter takes its time by the round trips that it has seen.
+        disturbed = play.setup.jitter > 0.01 or any(each.what in DISTURBING for each in play.schedule.steps)
         if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
             self.world.events.at(SAMPLE_S, self._sample)
 

@@ -38,8 +38,8 @@ MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
-#: Behind these a place may come back whose waiter has left, or somebody is slow.
-DISTURBING = ("cut", "lose answers", "restart", "keep from running")
+#: Behind these a waiter may be slow.
+DISTURBING = ("restart", "keep from running")
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.

@@ -118,7 +118,7 @@ def take_back_from(
 ) -> None:
     """Undo a hand-over on all masters (or ``targets``)."""
     command, place = commands.free(port.context.wire, next_waiter.name, next_owner), next_waiter.place
-    if place is not None:
+    if place is not None and next_waiter.inbox is not None:  # otherwise it has left, and nobody would hear
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
         port.masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
