@@ -67,8 +67,6 @@ class StreamConnection(Connection, asyncio.Protocol):
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address, to which a task connects."""
-
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
 

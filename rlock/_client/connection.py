@@ -53,11 +53,9 @@ class PendingCall:
 
     @property
     def asleep(self) -> bool:
-        """Whether its thread or task waits, or reads for others."""
         return not self.over
 
     def unanswered(self) -> list[int]:
-        """The masters that said neither yes nor no."""
         votes, targets = self.ballot.votes, self.request.targets
         asked = range(self.ballot.masters) if targets is None else targets
         return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
@@ -74,16 +72,12 @@ class PendingReply(NamedTuple):
 
 @dataclass
 class Unacknowledged:
-    """The votes on one connection that wait for the replicas of a group."""
-
     votes: list[tuple[PendingReply, Vote]] = field(default_factory=list)  # with their commands
     behind: int | None = None  # commands that were sent behind the WAIT that is due; None: no WAIT is due
     replicas: int = 0  # that acknowledged the writes before the last WAIT
 
 
 class Connection(ABC):
-    """One open connection."""
-
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
     write: Callable[[bytes], int]
 

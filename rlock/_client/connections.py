@@ -79,12 +79,10 @@ class Connections(ABC, Generic[L]):
         raise NotImplementedError
 
     @abstractmethod
-    def _register(self, server: MasterConnection[L], connection: L) -> None:
-        """Read from a connection from now on."""
+    def _register(self, server: MasterConnection[L], connection: L) -> None: ...
 
     @abstractmethod
-    def _unregister(self, connection: L) -> None:
-        """Stop reading from a connection."""
+    def _unregister(self, connection: L) -> None: ...
 
     @abstractmethod
     def read_until(
@@ -326,5 +324,4 @@ class Connections(ABC, Generic[L]):
 
 
 def broken(text: str) -> Fault:
-    """The fault of a connection that broke."""
     return Fault(FaultKind.BROKEN, text)

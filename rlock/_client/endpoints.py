@@ -149,7 +149,6 @@ class Endpoint:
         return managed
 
     def at(self, host: str, port: int) -> Self:
-        """Another server of the same group."""
         other = copy(self)
         other.service, other.__dict__["label"] = None, f"{host}:{port}"
         tls = issubclass(self._class, self.library.SSLConnection)
@@ -241,12 +240,10 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
 
 
 def groups(found: Sequence[Endpoint]) -> dict[int, int]:
-    """The masters that are groups, with the number of their replicas."""
     return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
 
 
 def _hint(library: Any) -> str:
-    """The forms of a master, for error texts."""
     urls = f"redis://host:port, rediss://host:port (TLS), unix:///path, {sentinel.FORM}"
     return f"use {urls}, or a ready {_client_name(library)} object"
 
@@ -266,7 +263,6 @@ def _checked(replicas: object) -> int:
 
 
 def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
-    """The error text for two names of one server."""
     return (
         f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
         f"none, each master must be a server of its own"
@@ -274,7 +270,6 @@ def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
 
 
 def _plain(url: str) -> str:
-    """The URL with the scheme that both libraries know."""
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 

@@ -64,8 +64,7 @@ class Engine(Port):
         self._local_queue = LocalQueue(runtime)
 
     @abstractmethod
-    def key(self) -> OwnerKey:
-        """The identity of the calling thread or task."""
+    def key(self) -> OwnerKey: ...
 
     @abstractmethod
     def _holding(self) -> None:
@@ -174,7 +173,6 @@ class Engine(Port):
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)
 
     def hold(self, name: str) -> Hold | None:
-        """The caller's hold of a lock, lost or not."""
         return self.holds.find(self.key(), name)
 
     def held(self, name: str) -> Hold:

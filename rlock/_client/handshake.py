@@ -40,8 +40,6 @@ class ConnectError(Exception):
 
 
 class ConnectOptions(NamedTuple):
-    """How to make a connection."""
-
     timeout: float  # seconds for each step
     request_timeout: float = 1.0
     #: Earlier connections of this client to end first, as (run_id, client id). Otherwise a stopped server
@@ -59,8 +57,6 @@ class ConnectOptions(NamedTuple):
 
 
 class HandshakeResult(NamedTuple):
-    """What a handshake found."""
-
     memory_report: MemoryReport = MemoryReport()
     connection_id: int = 0  # the server's number for this connection; 0: not known
 

@@ -23,7 +23,6 @@ class LossSignal:
         self._waiting: list[Parker] = []
 
     def set(self) -> None:
-        """For the watchdog."""
         # First: a waiter that is not in the list yet sees it before it sleeps.
         self._set = True
         for parker in [*self._waiting]:

@@ -41,16 +41,12 @@ class Waiter(Protocol):
     deadline: float  # the end of its wait, unless that ends before; it may change during the wait
 
     @property
-    def asleep(self) -> bool:
-        """Whether its thread or task waits, or reads for others."""
+    def asleep(self) -> bool: ...
 
 
 class Runtime(ABC):
-    """The waiting of one driver."""
-
     @abstractmethod
-    def parker(self) -> Parker:
-        """A parker for the calling thread or task."""
+    def parker(self) -> Parker: ...
 
     @abstractmethod
     def sleep(self, seconds: float) -> WaitGenerator[None]:
@@ -64,5 +60,4 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def caller(self) -> object:
-        """The calling thread or task."""
+    def caller(self) -> object: ...

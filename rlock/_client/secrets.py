@@ -30,7 +30,6 @@ def clean(text: str, secrets: Sequence[str]) -> str:
 
 
 def secrets_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The passwords in the arguments of a connection."""
     found = [value for key, value in arguments.items() if key.endswith("password")]
     found.append(getattr(arguments.get("credential_provider"), "password", None))
     texts = (value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in found)

@@ -40,8 +40,6 @@ L = TypeVar("L", bound=Connection)
 
 
 class Subscriptions(Notifications, Generic[L]):
-    """The subscriber connections of one client in one process."""
-
     look_at = math.inf
 
     def __init__(
@@ -118,7 +116,6 @@ class Subscriptions(Notifications, Generic[L]):
             return inbox.take_reason()
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
-        """Wait until ``done``, at most until an instant."""
         clock = self._context.clock
         inbox.asleep = True
         try:

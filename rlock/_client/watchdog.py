@@ -63,8 +63,7 @@ class Watchdog(ABC):
         """The thread or task ends, because nothing is left to renew. With the mutex."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """End the thread or task."""
+    def stop(self) -> None: ...
 
     @abstractmethod
     def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:

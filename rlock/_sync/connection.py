@@ -57,8 +57,6 @@ class SocketConnection(Connection):
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address, to which a thread connects."""
-
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""
         options = options._replace(replicas=self.replicas)

@@ -49,7 +49,6 @@ class WakePipe:
                 pass  # full of wake-ups that nobody has read yet
 
     def clear(self) -> None:
-        """Forget all wake-ups so far."""
         if self.close.alive:  # otherwise a greenlet after a fork could read another file
             try:
                 os.read(self.fileno, 4096)
@@ -71,8 +70,6 @@ Server = MasterConnection[SocketConnection]
 
 
 class Connections(connections.Connections[SocketConnection]):
-    """The connections that one `poll` object watches."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         #: The masters with a connection, by its descriptor.
@@ -218,7 +215,6 @@ class Connections(connections.Connections[SocketConnection]):
             self._wake_pipe.wake()
 
     def _serve(self, fd: int, event: int) -> None:
-        """Handle an event: write the backlog, and read."""
         server = self.by_fd.get(fd)
         if server is None or (connection := server.connection) is None:
             if fd == self._wake_pipe.fileno:

@@ -55,8 +55,6 @@ class Parker(runtime.Parker):
 
 
 class Runtime(runtime.Runtime):
-    """Waiting by threads."""
-
     def parker(self) -> Parker:
         return Parker()
 

@@ -37,8 +37,6 @@ WaitGenerator = Generator[Any, Any, T]
 
 @dataclass(frozen=True)
 class ClientContext:
-    """What all procedures of one client share."""
-
     masters: Sequence[str]  # their names, for messages
     clock: Clock
     random: Random
@@ -53,12 +51,10 @@ class ClientContext:
 
     @property
     def pending_events(self) -> PendingEvents:
-        """Events that came up while a mutex was held."""
         return self.guard.pending_events
 
     @cached_property
     def quorum(self) -> int:
-        """Votes that win."""
         return quorum(len(self.masters))
 
 

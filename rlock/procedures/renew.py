@@ -22,8 +22,6 @@ Make = Callable[..., Command]
 
 
 class RenewalOutcome(NamedTuple):
-    """The result of a renewal for one lease."""
-
     hold: Hold
     event: LeaseEvent
     sent_at: float

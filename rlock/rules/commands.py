@@ -203,7 +203,6 @@ StandingLease = tuple[str, str, int, int]
 
 
 def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
-    """Prolong many leases."""
     arguments = [str(lease_ms)]
     for _, owner, count, _ in leases:
         arguments += (owner, str(count))
@@ -213,7 +212,6 @@ def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = Tru
 
 
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
-    """Put many leases back."""
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
@@ -237,7 +235,6 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
 
 
 def fence(name: str, owner: str, token: int) -> Command:
-    """Store a fencing token."""
     arguments = (owner, str(token), _FENCE_MS)
     return _command(scripts.FENCE, (name, fence_key(name)), arguments, echo=owner, unwritten=name)
 

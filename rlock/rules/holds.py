@@ -44,8 +44,6 @@ class OwnerKey:
 
 
 class Stop(NamedTuple):
-    """Why a hold is not renewed any more."""
-
     cause: str  # for programs
     reason: str  # for people
 
@@ -75,8 +73,6 @@ class ReportState:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Hold:
-    """One owner's unreleased acquires of one lock, and the lease behind them."""
-
     owner_key: OwnerKey
     options: LockOptions
     owner: str  # the owner token on the masters: `<client>:<uuid>`
@@ -94,7 +90,6 @@ class Hold:
 
     @property
     def name(self) -> str:
-        """The name of the lock."""
         return self.options.name
 
     @property
@@ -147,11 +142,9 @@ class RenewalSchedule:
         self._put(hold, min(retry_at, hold.lease.valid_until))
 
     def end(self, hold: Hold) -> None:
-        """Schedule the end of the validity."""
         self._put(hold, hold.lease.valid_until)
 
     def remove(self, hold: Hold) -> None:
-        """Do not look at a hold any more."""
         due_at = hold.renewal.due_at
         holds = self._due.get(due_at)
         if holds is not None:
@@ -164,7 +157,6 @@ class RenewalSchedule:
         return min(self._due, default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
-        """Remove and return the holds that are due."""
         instants = sorted([due_at for due_at in self._due if due_at <= now])
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
@@ -196,7 +188,6 @@ class Holds:
         return self.find(hold.owner_key, hold.name) is hold
 
     def find(self, owner_key: OwnerKey, name: str) -> Hold | None:
-        """The hold of this owner on this lock."""
         return self._by_owner.get((owner_key, name))
 
     def holder(self, name: str) -> str:

@@ -41,12 +41,10 @@ def own_key(name: str, what: str) -> str:
 
 
 def queue(name: str) -> str:
-    """The key of a lock's queue of waiters."""
     return own_key(name, "queue")
 
 
 def fence(name: str) -> str:
-    """The key of a lock's last fencing token."""
     return own_key(name, "fence")
 
 
@@ -66,7 +64,6 @@ def waiter_name(token: str, client_id: str) -> str:
 
 
 def token_of(waiter: str) -> str:
-    """The token in a waiter's name."""
     return waiter.rpartition("|")[0]
 
 
@@ -149,7 +146,6 @@ class Wire(NamedTuple):
     message: str = "owner"
 
     def channel(self, name: str) -> str:
-        """The channel for all waiters of a lock."""
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
         return own_key(name, "released")

@@ -15,8 +15,6 @@ LOST, RELEASED = LeaseState.LOST, LeaseState.RELEASED
 
 
 class LeaseEvent(enum.Enum):
-    """An event of a lease."""
-
     RENEWED = "renewed"  # a quorum prolonged it before the old validity ended
     FAILED = "renewal failed"  # no quorum prolonged it, and no quorum denied it
     DISOWNED = "disowned"  # a quorum answered that the key is not this owner's
@@ -53,8 +51,7 @@ class Confirmation(Protocol):
     """The replies that prolong a lease, although nobody waits for them: `procedures/hand_off.py`."""
 
     @property
-    def ballot(self) -> Ballot:
-        """The replies."""
+    def ballot(self) -> Ballot: ...
 
     def proves(self, *, read: bool) -> bool:
         """Whether a quorum of them proves that the lease never lapsed. ``read``: what has arrived, too."""

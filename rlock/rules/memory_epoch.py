@@ -16,8 +16,6 @@ NO_INFO = "this user may not run INFO, so a restart before this connection canno
 
 
 class Note(NamedTuple):
-    """The note of a master."""
-
     run_id: str  # of the server that has it
     first_us: int  # the first since_us of this memory: its clock may have been set back behind that
     since_us: int  # since when its memory is whole, by its own clock; 0: an operator stated it
@@ -56,7 +54,6 @@ class MemoryReport(NamedTuple):
 
     @property
     def server(self) -> str:
-        """The run_id of the server alone."""
         return self.run_id.partition("+")[0]
 
     @property

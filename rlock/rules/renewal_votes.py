@@ -29,7 +29,6 @@ class LockVotes(NamedTuple):
         ]
 
     def absent(self) -> list[int]:
-        """The masters that lack the lock."""
         return [master for master, code, _ in self.answers() if code == Code.ABSENT]
 
     def replace(self, master: int, alone: Vote) -> None:

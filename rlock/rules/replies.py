@@ -93,7 +93,6 @@ def decode_one(reply: Any) -> Vote:
 
 
 def decode_handshake(reply: Any) -> Vote:
-    """The vote in the reply of `handshake`."""
     vote = decode_one(reply)
     if vote.code == Code.FAULT:
         return vote
@@ -101,13 +100,11 @@ def decode_handshake(reply: Any) -> Vote:
 
 
 def decode_wait(reply: Any) -> Vote:
-    """The vote in the reply of `wait`."""
     vote = decode_one(reply)
     return _refusal(vote._replace(token=0, time_us=vote.token))
 
 
 def decode_status(reply: Any) -> Vote:
-    """The vote in the reply of `status`."""
     if _kinds(reply) != _STATUS or reply[0] not in _CODES:
         return _no_vote(reply)
     code, holder, count, ttl_ms, length, entries, note = reply

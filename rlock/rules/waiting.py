@@ -19,8 +19,6 @@ from .quorum import Ballot
 
 
 class Stage(enum.Enum):
-    """How far a contender has come."""
-
     NEW = "new"  # it has no place in the queue
     SUBSCRIBING = "subscribing"  # fewer than a quorum of masters have confirmed its subscription
     JOINING = "joining"  # its next round asks for a place in the queue
@@ -62,17 +60,13 @@ class ContenderState(Protocol):
     until: float  # the instant at which its time ends
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict of its last round."""
+    def verdict(self) -> Verdict: ...
 
     @property
-    def nudged(self) -> bool:
-        """Whether it has called `Move.NUDGE` before that round."""
+    def nudged(self) -> bool: ...
 
 
 class Move(enum.Enum):
-    """What a contender does next."""
-
     FAIL = "raise an error: no waiting can help"
     NUDGE = "have the masters that are free hand the lock to the first waiter that lives"
     STOP = "leave the queue: the time is over"
@@ -84,8 +78,6 @@ class Move(enum.Enum):
 
 
 class Row(NamedTuple):
-    """One row of `MOVES`."""
-
     when: str  # the condition in words, for the docs
     holds: Callable[[Ballot, ContenderState, float], bool]
     move: Move
