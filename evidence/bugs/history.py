@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from rlock._client import calls, connections, engine, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, hand_off, heal
+from rlock.procedures import acquire, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
@@ -243,7 +243,7 @@ def forgetful_undo(stack: ExitStack) -> None:
 @bug("healed behind its release", "3.7")
 def healed_after_release(stack: ExitStack) -> None:
     """A healing that ran beside a release put the key back, and nobody released it again."""
-    stack.enter_context(patch.object(heal, "_release_again", lambda *_: None))
+    stack.enter_context(patch.object(renew, "_release_again", lambda *_: None))
 
 
 @bug("eviction without a ban", "3.7")

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from rlock._client import calls, handshake
 from rlock._client.pipeline import Pipeline
-from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
-from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
-from rlock.rules.memory_epoch import same_memory
+from rlock.procedures import acquire, attempt, hand_off, inspect, port
+from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
+from rlock.rules.restart_guard import same_memory
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
@@ -101,7 +101,7 @@ def young_says_free(stack: ExitStack) -> None:
 @bug("naive healing", "3.7")
 def naive_healing(stack: ExitStack) -> None:
     """A key that was put back counts at once, however close the end of the lease is."""
-    stack.enter_context(patch.object(renewal_votes, "heals_until", lambda *_: math.inf))
+    stack.enter_context(patch.object(lease, "heals_until", lambda *_: math.inf))
 
 
 @bug("validity from the end", "3.1")
@@ -113,7 +113,7 @@ def validity_from_end(stack: ExitStack) -> None:
         grant = yield from genuine(port, contender, timeout, **how)
         return None if grant is None else grant._replace(sent_at=port.context.clock())
 
-    for module in (acquire, settle):
+    for module in (acquire, attempt):
         stack.enter_context(patch.object(module, "attempt", late))
     for module in (attempt, acquire):
         stack.enter_context(patch.object(module, "won_until", lambda *_: math.inf))

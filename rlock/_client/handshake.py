@@ -12,7 +12,7 @@ from ..events import log
 from ..model import Fault, FaultKind
 from ..procedures.port import WaitGenerator
 from ..rules import commands, replies, scripts
-from ..rules.memory_epoch import MemoryReport
+from ..rules.restart_guard import MemoryReport
 from .libraries import errors
 
 #: The shortest time-out of TCP's connect: enough for a master on another continent.

@@ -19,7 +19,7 @@ from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
-from ..rules.memory_epoch import Note
+from ..rules.restart_guard import Note
 from .connection import Connection, MasterConnection, PendingCall, PendingReply, Unacknowledged
 from .connections import Connections, broken
 

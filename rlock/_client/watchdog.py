@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
-from ..procedures.heal import heal
 from ..procedures.port import WaitGenerator
-from ..procedures.renew import RenewalOutcome, renew
+from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
 from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ..model import Code
 from ..rules import commands
 from ..rules.keys import HandOff
-from ..rules.memory_epoch import same_memory
 from ..rules.quorum import Ballot, Settle
+from ..rules.restart_guard import same_memory
 from ..rules.timing import CLAIM_S, lease_ms, valid_until
 from .contender import Contender, Grant
 from .fencing import agreed_on

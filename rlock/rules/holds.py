@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..events import PendingEvents
-from .lease import EXPIRED, Lease, LeaseEvent
+from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
 from .options import LockOptions
-from .renewal_votes import LockVotes
 from .timing import FILL_UP_S, RENEW_SLACK_S, renew_period, retry_period
 
 #: The cause of a loss that the owner asked for.

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from rlock.rules.memory_epoch import NEW
-from rlock.rules.restart_guard import Guard
+from rlock.rules.restart_guard import NEW, Guard
 
 from .test_restart_guard import DAY, FULL, NAMES, met, note, told
 

@@ -32,8 +32,8 @@ from rlock.procedures.port import WaitGenerator, Wake
 from rlock.procedures.renew import judge
 from rlock.rules import keys, replies
 from rlock.rules.keys import NOTE, owner_token
+from rlock.rules.lease import LockVotes
 from rlock.rules.quorum import Ballot
-from rlock.rules.renewal_votes import LockVotes
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 

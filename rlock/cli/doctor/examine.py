@@ -19,8 +19,7 @@ from ..._sync.connection import Endpoint
 from ...clock import now
 from ...model import Code
 from ...rules import commands, keys, replies
-from ...rules.memory_epoch import MemoryReport
-from ...rules.restart_guard import Guard
+from ...rules.restart_guard import Guard, MemoryReport
 from ...rules.timing import lease_ms
 from ..numbers import time_us as parse_time
 from .acl import (
