@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 log = logging.getLogger("rlock")
 
-#: The cause of a loss by `close`.
 CLOSED = "closed"
 
 

@@ -268,7 +268,7 @@ def claim_of_a_lease(stack: ExitStack) -> None:
 def any_confirmation(stack: ExitStack) -> None:
     """A master that answers the confirmation is taken for one on which the grant still stood."""
     answered: Any = lambda self, master: master in self.ballot.votes  # noqa: E731
-    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", answered))
+    stack.enter_context(patch.object(lease.Confirmation, "_unbroken", answered))
 
 
 @bug("replicas ignored", "2.4")

@@ -63,8 +63,6 @@ class Calls(Pipeline[L], Masters):
             raise RLockError("the client was closed")
         self._pending_events.emit()
 
-    # -- calls -------------------------------------------------------------------------------------
-
     def call(
         self,
         command: Command,
@@ -248,8 +246,6 @@ class Calls(Pipeline[L], Masters):
         if self._connections.closed or (closer is not None and closer != self._runtime.caller()):
             raise RLockError("the client is closed")
 
-    # -- connecting --------------------------------------------------------------------------------
-
     @property
     def is_new(self) -> bool:
         """Whether no call has waited for connections yet, so the masters' clocks are not known."""
@@ -300,11 +296,6 @@ class Calls(Pipeline[L], Masters):
             self._redeliver(server, pending)
             if pending.call is not None:
                 self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
-
-    def after_data(self) -> None:
-        """Do nothing: each reply has woken the call that waits for it."""
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def refuse(self) -> None:
         """From now on only the caller may send; calls that are under way go on."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import Request
@@ -83,16 +83,13 @@ class Connection(ABC):
 
     def __init__(self, result: HandshakeResult, secrets: Sequence[str] = ()) -> None:
         self.memory_report, self.connection_id = result
-        #: When the attempt to connect began.
         self.began_at = math.inf
         self.reader = Reader(secrets)
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[PendingReply] = deque()
-        #: Bytes that the kernel did not take.
         self.backlog = bytearray()
         #: Whether anything has arrived since the handshake.
         self.answered = False
-        #: Whether the peer has closed.
         self.ended = False
         #: When the last command was sent that has its reply.
         self.last_reply_at = -math.inf
@@ -165,11 +162,11 @@ class MasterConnection(Generic[L]):
     kill: list[tuple[str, int]] = field(default_factory=list)
 
 
-class Traffic(Protocol[L]):
+class Traffic(Generic[L]):
     """The calls or the subscriptions of a client, as their connections use them."""
 
     #: When `look` is due.
-    look_at: float
+    look_at: float = math.inf
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """Use a new connection. With the mutex."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from ..errors import OptionsError
@@ -23,9 +22,6 @@ from ..rules.options import split_urls
 from . import sentinel
 from .libraries import default, library_of
 from .secrets import guarded, secrets_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -38,7 +34,6 @@ _POOL_ARGUMENTS = (
     *("max_connections", "timeout", "queue_class", "pool_class", "cache", "client_cache"),
 )
 
-#: The host and port of a URL, an IPv6 address in brackets.
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
 #: After some 11 s the kernel notices a peer that has vanished, without a command.
@@ -83,7 +78,6 @@ class Endpoint:
 
     #: The part of a library that makes its connections: ".asyncio", or the one that blocks.
     part: ClassVar[str] = ""
-    #: How it asks Sentinels.
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
 
     #: How many replicas have to acknowledge a vote; None: it is no group.
@@ -147,14 +141,6 @@ class Endpoint:
             self.library.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
         )
         return managed
-
-    def at(self, host: str, port: int) -> Self:
-        other = copy(self)
-        other.service, other.__dict__["label"] = None, f"{host}:{port}"
-        tls = issubclass(self._class, self.library.SSLConnection)
-        other._class = self.library.SSLConnection if tls else self.library.Connection
-        other._arguments = {**self._arguments, "host": host, "port": port}
-        return other
 
     @cached_property
     def label(self) -> str:

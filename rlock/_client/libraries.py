@@ -23,7 +23,6 @@ def _installed() -> str:
 
 #: The packages in use: the one for URLs first, then those of ready clients.
 _used = [_installed()]
-#: The library that connects to URLs.
 default: Any = import_module(_used[0])
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ..events import GroupChanged, MasterAnswers, MasterFailed, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
@@ -20,7 +20,7 @@ from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.restart_guard import Note
-from .connection import Connection, MasterConnection, PendingCall, PendingReply, Unacknowledged
+from .connection import Connection, MasterConnection, PendingCall, PendingReply, Traffic, Unacknowledged
 from .connections import Connections, broken
 
 #: A state that lasts is reported again after this time.
@@ -28,13 +28,12 @@ REPORT_AGAIN_S = 60.0
 #: A group that lacks replicas is asked for its primary after this time, and so again and again.
 ASK_AGAIN_S = 1.0
 
-#: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
 
 L = TypeVar("L", bound=Connection)
 
 
-class Pipeline(Generic[L]):
+class Pipeline(Traffic[L]):
     """Called with the mutex."""
 
     _connections: Connections[L]
@@ -47,7 +46,6 @@ class Pipeline(Generic[L]):
         self._timeout = request_timeout
         self._guard = context.guard
         self._pending_events = context.pending_events
-        #: The masters that are groups, with the number of their replicas.
         self._groups = context.groups
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..events import MasterFailed
 from ..model import Fault, FaultKind
@@ -24,7 +24,7 @@ from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
-from .connection import Connection, MasterConnection
+from .connection import Connection, MasterConnection, Traffic
 from .connections import Connections, broken
 from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessages
 
@@ -39,9 +39,7 @@ LOOK_S = 0.5
 L = TypeVar("L", bound=Connection)
 
 
-class Subscriptions(Notifications, Generic[L]):
-    look_at = math.inf
-
+class Subscriptions(Notifications, Traffic[L]):
     def __init__(
         self,
         make_connections: Callable[..., Connections[L]],
@@ -58,7 +56,6 @@ class Subscriptions(Notifications, Generic[L]):
         self.left: deque[str] = deque(maxlen=64)
         self._mutex = threading.Lock()
         self._by_name: dict[str, Subscription] = {}
-        #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
         self._replies = SubscribeReplies(request_timeout)
         self._unknown = UnknownMessages(engine.context.pending_events)
@@ -200,9 +197,6 @@ class Subscriptions(Notifications, Generic[L]):
             unclaimed, self._unclaimed = self._unclaimed, []
         for name, token in unclaimed:
             self._pass_on(name, token)
-
-    def look(self, now: float) -> None:
-        """Do nothing: no reply is due on a subscriber connection."""
 
     def _begin_looking(self) -> None:
         if self._stop_looking is None:

@@ -18,7 +18,7 @@ from ..procedures.port import WaitGenerator
 from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
-from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
+from ..rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
 from .lock_events import emit_in_order
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ log = logging.getLogger("rlock")
 
 OnLost = Callable[[LeaseLostError], object]
 
-#: The reason of a loss by `close`.
 AT_CLOSE = "its client was closed"
 
 #: The reason of a loss by `LeaseEvent.DISOWNED`.
@@ -47,7 +46,6 @@ class Watchdog(ABC):
         self._schedule = engine.holds.schedule
         self._mutex = engine.mutex
         self._clock = engine.clock
-        #: Where the thread or task sleeps.
         self._parker = engine.runtime.parker()
         self._needed_until = -math.inf
         self._wake_at = math.inf
@@ -81,7 +79,7 @@ class Watchdog(ABC):
         """Renew a new hold from now on, or only report its loss. With the mutex."""
         self.ensure_running()
         if hold.options.renew:
-            self._schedule.fill_up(hold)
+            self._schedule.renew(hold, hold.acquired_at, FILL_UP_S)
         else:
             self._schedule.end(hold)
         # Not for a little: otherwise acquires would wake it all the time. But a short lease cannot wait.

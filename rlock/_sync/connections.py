@@ -72,7 +72,6 @@ Server = MasterConnection[SocketConnection]
 class Connections(connections.Connections[SocketConnection]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        #: The masters with a connection, by its descriptor.
         self.by_fd: dict[int, Server] = {}
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
@@ -85,8 +84,6 @@ class Connections(connections.Connections[SocketConnection]):
         #: The follower that was woken last: it wakes the next one, or it leads and writes.
         self._next: Waiter | None = None
         self._gather_until = -math.inf
-
-    # -- reading ------------------------------------------------------------------------------------
 
     def read_until(
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
@@ -253,8 +250,6 @@ class Connections(connections.Connections[SocketConnection]):
         except KeyError:
             pass
 
-    # -- connecting --------------------------------------------------------------------------------
-
     def _wake_waiters(self) -> None:
         super()._wake_waiters()
         for follower in self._followers:
@@ -278,8 +273,6 @@ class Connections(connections.Connections[SocketConnection]):
         connection: SocketConnection = server.endpoint.connect(options)
         yield from NO_WAIT
         return connection
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         super().close()

@@ -39,9 +39,7 @@ from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
 from .port import Port, WaitGenerator, Wake
 
-#: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
-#: ``until`` of an acquire without a time-out.
 FOR_EVER = math.inf
 
 

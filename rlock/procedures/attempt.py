@@ -18,7 +18,6 @@ from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on, note_lease
 from .port import Port, WaitGenerator
 
-#: Bound once: enum lookup is measurable on this path.
 _YES, _WON = Code.YES, Verdict.WON
 #: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
 _OPEN = (Verdict.SPLIT, Verdict.HELD)

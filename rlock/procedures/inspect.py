@@ -91,17 +91,9 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
     holder = mine[0].holder or ""
     # The hold ends when fewer than a quorum of keys are left: the q-th longest lease counts.
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
-    return LockStatus(
-        name,
-        holder,
-        since(holder),
-        max(view.hold_count for view in mine),
-        left[context.quorum - 1] if len(left) >= context.quorum else None,
-        context.quorum,
-        tuple(views),
-        length,
-        waiters,
-    )
+    remaining = left[context.quorum - 1] if len(left) >= context.quorum else None
+    count, quorum = max(view.hold_count for view in mine), context.quorum
+    return LockStatus(name, holder, since(holder), count, remaining, quorum, tuple(views), length, waiters)
 
 
 def statistics(

@@ -18,7 +18,6 @@ _QUEUE_MS = str(round(QUEUE_TTL_S * 1000))
 _CLAIM_MS = str(round(CLAIM_S * 1000))
 _FENCE_MS = str(round(FENCE_TTL_S * 1000))
 
-#: How many waiters `status` lists.
 STATUS_WAITERS = 100
 #: The count in a reply to `release` if one call could not pass all dead waiters.
 UNFINISHED = -2

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..events import PendingEvents
 from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
 from .options import LockOptions
-from .timing import FILL_UP_S, RENEW_SLACK_S, renew_period, retry_period
+from .timing import RENEW_SLACK_S, renew_period, retry_period
 
 #: The cause of a loss that the owner asked for.
 FIXED = "fixed lease"
@@ -123,10 +123,6 @@ class RenewalSchedule:
 
     def __init__(self) -> None:
         self._due: dict[float, dict[Hold, None]] = {}
-
-    def fill_up(self, hold: Hold) -> None:
-        """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        self.renew(hold, hold.acquired_at, FILL_UP_S)
 
     def renew(self, hold: Hold, sent_at: float, within: float = math.inf) -> None:
         """Schedule the next renewal after a successful one, or an acquire, that was sent at ``sent_at``."""

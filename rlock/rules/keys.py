@@ -24,7 +24,6 @@ NOTE = "rlock:fleet"
 MAX_TOKEN = 9 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512
-#: The start of the names of Redisson's channels.
 REDISSON_CHANNEL = "redisson_lock__channel:"
 
 

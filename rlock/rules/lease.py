@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..model import Code, LeaseState, Vote
+from .keys import HandOff
 from .quorum import Ballot
+from .restart_guard import same_memory
 from .timing import CLAIM_S, heals_until, valid_until
 
 #: Bound once: enum lookup is measurable on this path.
@@ -48,14 +51,30 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 }
 
 
-class Confirmation(Protocol):
-    """The replies that prolong a lease, although nobody waits for them: `procedures/hand_off.py`."""
+@dataclass(frozen=True)
+class Confirmation:
+    """The replies that prolong a grant by messages, although nobody waits for them. They grant nothing."""
 
-    @property
-    def ballot(self) -> Ballot: ...
+    ballot: Ballot
+    given: Mapping[int, HandOff]  # the messages that were counted, by master
+    read_arrived: Callable[[], None]
+    guarded: bool = field(kw_only=True)  # the restart guard is on
 
     def proves(self, *, read: bool) -> bool:
-        """Whether a quorum of them proves that the lease never lapsed. ``read``: what has arrived, too."""
+        """Whether on a quorum of masters the grant of their messages still stood.
+
+        Then the lease has never lapsed, however late the replies are read. ``read``: read arrived ones first.
+        """
+        if read:
+            self.read_arrived()
+        return sum(self._unbroken(i) for i in self.given) >= self.ballot.quorum
+
+    def _unbroken(self, master: int) -> bool:
+        vote = self.ballot.votes.get(master)
+        if vote is None or vote.code != Code.YES:
+            return False
+        # A master that lost its memory since may have granted the lock to another owner meanwhile.
+        return not self.guarded or same_memory(vote.note, self.given[master].note)
 
 
 #: The reason of a loss without an answer of the masters.

@@ -57,7 +57,6 @@ _ACQUIRED = (int, bytes, int, int, int, int, int, bytes, int)
 _RELEASED = (int, bytes, int, int, int)
 _STATUS = (int, bytes, int, int, int, list, bytes)
 _BATCH = (bytes, list, bytes)
-#: Bound once: enum lookup is measurable on this path.
 _YES, _FOREIGN = Code.YES, Code.FOREIGN
 #: The codes of a reply about one lock, and of each lock of a batch.
 _CODES = frozenset(map(int, (Code.YES, Code.ABSENT, Code.FOREIGN, Code.NOT_A_LOCK, Code.QUEUED)))

@@ -85,7 +85,6 @@ class MemoryEpoch(NamedTuple):
     judged_at: float
 
 
-#: The epoch of a master before its first handshake.
 UNKNOWN = MemoryEpoch("", None, -math.inf, "", NEW, -math.inf)
 
 
@@ -136,7 +135,6 @@ class Guard:
         self._epochs = [UNKNOWN for _ in masters]
         self._reported: set[int] = set()
         self._first_use_over = False
-        #: Events to be emitted when the driver's mutex is free.
         self.pending_events = PendingEvents()
 
     @property

@@ -21,7 +21,7 @@ def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
             def handler(
                 frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
             ) -> Any:
-                if not frame.f_code.co_filename.endswith("_client/loss_signal.py"):
+                if not frame.f_code.co_filename.endswith("_client/runtime.py"):
                     return None
                 if kind == "line" and next(lines) == at:
                     sys.settrace(None)
