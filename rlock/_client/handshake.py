@@ -131,7 +131,6 @@ def _check_group(replication: Any, replicas: int) -> None:
 
 
 def connect_error(error: Exception) -> ConnectError:
-    """The fault for an exception of a library or of the system."""
     if isinstance(error, errors("AuthenticationError", "AuthorizationError", "NoPermissionError")):
         return ConnectError(Fault(FaultKind.DENIED, str(error)))
     if isinstance(error, errors("ResponseError")):

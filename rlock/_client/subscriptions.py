@@ -296,8 +296,6 @@ class Subscriptions(Notifications, Traffic[L]):
         else:
             self._unknown.ignore(server.endpoint, found.name, "hand-off", payload)
 
-    # -- connections; with the mutex held ----------------------------------------------------------
-
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._replies.refusing.discard(server.index)
         for found in self._by_name.values():

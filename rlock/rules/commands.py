@@ -23,9 +23,6 @@ STATUS_WAITERS = 100
 UNFINISHED = -2
 
 
-# -- acquire -----------------------------------------------------------------------------------------------
-
-
 def acquire(
     name: str,
     owner: str,
@@ -66,9 +63,6 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
         (str(lease_ms), _FENCE_MS, *order, *waiting),
         changing=4 if waiting else 2,
     )
-
-
-# -- release -----------------------------------------------------------------------------------------------
 
 
 def free(
@@ -173,9 +167,6 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
         # and after an undo without a message they would sleep while the lock is free.
         return wire.channel(name), "0", _FENCE_MS, wire.message
     return wire.channel(name) if hand_on else "", _CLAIM_MS, _FENCE_MS, wire.message if publish else ""
-
-
-# -- the other scripts -------------------------------------------------------------------------------------
 
 
 def _command(

@@ -166,8 +166,6 @@ class RenewalSchedule:
 
 
 class Holds:
-    """All holds of one client, and the schedule of their renewals."""
-
     def __init__(self) -> None:
         self.schedule = RenewalSchedule()
         self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
@@ -194,7 +192,6 @@ class Holds:
         return ""
 
     def taken(self, name: str, now: float) -> bool:
-        """Whether an owner in this process holds the lock with validity left."""
         hold = self._by_name.get(name)
         return hold is not None and hold.lease.remaining(now) > 0.0
 

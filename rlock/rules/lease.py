@@ -144,7 +144,6 @@ class Lease:
         return self.on(LeaseEvent.RENEWED)
 
     def remaining(self, now: float) -> float:
-        """How many seconds of validity are left; 0.0: none."""
         self._hear(read=True)
         if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)

@@ -142,7 +142,6 @@ MOVES = (
 
 
 def next_move(ballot: Ballot, contender: ContenderState, now: float) -> Move:
-    """What a contender does after a round that it did not win."""
     for row in MOVES:
         if row.holds(ballot, contender, now):
             return row.move
