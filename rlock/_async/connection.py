@@ -16,8 +16,6 @@ from .runtime import run
 
 
 class StreamConnection(Connection, asyncio.Protocol):
-    """A transport that redis-py or valkey-py has opened; the client itself writes and reads."""
-
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
         # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's

@@ -20,7 +20,7 @@ from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import Connection, MasterConnection, PendingCall, PendingReply, would_block
 from .connections import Connections
-from .endpoints import same_server
+from .endpoints import ONE_SERVER
 from .pipeline import Pipeline
 from .runtime import Runtime
 
@@ -33,8 +33,6 @@ L = TypeVar("L", bound=Connection)
 
 
 class Calls(Pipeline[L], Masters):
-    """The command connections of one client in one process."""
-
     def __init__(
         self,
         make_connections: Callable[..., Connections[L]],
@@ -262,7 +260,8 @@ class Calls(Pipeline[L], Masters):
         for other in self._connections.servers:
             known = None if other is server else other.connection
             if known is not None and report.server and known.memory_report.server == report.server:
-                text = same_server(server.endpoint, other.endpoint, report.server)
+                names = f"{server.endpoint.label} and {other.endpoint.label}"
+                text = f"{names} are the same server (run_id {report.server}): {ONE_SERVER}"
                 self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
         if server.index in self._groups:

@@ -18,8 +18,8 @@ from ..procedures.port import Request
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
 from .handshake import HandshakeResult
+from .libraries import Reader
 from .runtime import Parker
-from .secrets import Reader
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000

@@ -20,8 +20,7 @@ from ..errors import OptionsError
 from ..events import log
 from ..rules.options import split_urls
 from . import sentinel
-from .libraries import default, library_of
-from .secrets import guarded, secrets_of
+from .libraries import default, guarded, library_of, secrets_of
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -35,6 +34,8 @@ _POOL_ARGUMENTS = (
 )
 
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
+
+ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
 #: After some 11 s the kernel notices a peer that has vanished, without a command.
 _KEEPALIVE = {
@@ -217,10 +218,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     for master in masters:
         endpoint = master if isinstance(master, Endpoint) else kind(master)
         if endpoint.place in found:
-            raise OptionsError(
-                f"{endpoint.label} is in the list twice: a majority of one server is none, "
-                f"each master must be a server of its own"
-            )
+            raise OptionsError(f"{endpoint.label} is in the list twice: {ONE_SERVER}")
         found[endpoint.place] = endpoint
     return list(found.values())
 
@@ -246,13 +244,6 @@ def _checked(replicas: object) -> int:
     if number == 0:
         log.warning("replicas=0: after a failover two clients can hold one lock at the same time")
     return number
-
-
-def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
-    return (
-        f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
-        f"none, each master must be a server of its own"
-    )
 
 
 def _plain(url: str) -> str:

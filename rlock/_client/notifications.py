@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -192,12 +193,10 @@ class Subscription:
         return not self._contenders
 
 
+@dataclass
 class SubscribeReplies:
     """The replies of the masters to SUBSCRIBE, which are due within ``timeout`` seconds."""
 
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        #: Masters that refuse: no waiter waits for their confirmation.
-        self.refusing: set[int] = set()
-        #: By master: when the command was sent whose reply is due.
-        self.due: dict[int, float] = {}
+    timeout: float
+    refusing: set[int] = field(default_factory=set)  # masters for whose confirmation no waiter waits
+    due: dict[int, float] = field(default_factory=dict)  # when the command was sent whose reply is due

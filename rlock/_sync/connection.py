@@ -19,8 +19,6 @@ CHUNK = 4096
 
 
 class SocketConnection(Connection):
-    """A socket that redis-py or valkey-py has opened; the client itself writes and reads."""
-
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
         socket: Any = redis_connection._sock

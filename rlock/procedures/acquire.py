@@ -34,9 +34,9 @@ from ..rules.timing import (
 from ..rules.waiting import Move, Stage, Step, next_move
 from .attempt import attempt, settle
 from .contender import Contender, Findings, Grant, leave_queue, stop_listening, take_back
-from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
+from .inspect import impossible, no_quorum
 from .port import Port, WaitGenerator, Wake
 
 AT_ONCE = -math.inf

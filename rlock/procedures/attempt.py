@@ -14,8 +14,8 @@ from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
-from .failures import impossible, no_quorum
 from .fencing import agree, agreed_on, note_lease
+from .inspect import impossible, no_quorum
 from .port import Port, WaitGenerator
 
 _YES, _WON = Code.YES, Verdict.WON

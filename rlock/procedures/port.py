@@ -153,16 +153,16 @@ class Notifications(Protocol):
         """Wake a waiter of this process with a grant. False: it no longer waits."""
 
 
+@dataclass
 class UnderWay:
     """The owner tokens that masters may have while no hold has them: `close` must undo them."""
 
-    def __init__(self) -> None:
-        #: The options and the owner tokens of each acquire, by the id of its list of tokens.
-        self.acquiring: dict[int, tuple[LockOptions, list[str]]] = {}
-        #: Holds whose release the masters may not have received, by owner token.
-        self.releasing: dict[str, Hold] = {}
-        #: Waiters of this process to which a release gives the lock, by the owner token that they get.
-        self.handing_over: dict[str, Contender] = {}
+    #: The options and the owner tokens of each acquire, by the id of its list of tokens.
+    acquiring: dict[int, tuple[LockOptions, list[str]]] = field(default_factory=dict)
+    #: Holds whose release the masters may not have received, by owner token.
+    releasing: dict[str, Hold] = field(default_factory=dict)
+    #: Waiters of this process to which a release gives the lock, by the owner token that they get.
+    handing_over: dict[str, Contender] = field(default_factory=dict)
 
 
 class Port(Protocol):

@@ -52,11 +52,6 @@ def evicted(name: str, owner: str) -> str:
     return own_key(name, f"evicted:{owner}")
 
 
-def fresh_client_id() -> str:
-    """An id that differs for every client, also for two with the same host name and pid."""
-    return os.urandom(8).hex()
-
-
 def waiter_name(token: str, client_id: str) -> str:
     """A waiter's name in the queue: the owner token that a hand-off gives to it, and its client's id."""
     return f"{token}|{client_id}"

@@ -108,7 +108,7 @@ class Lease:
     def state_at(self, now: float) -> LeaseState:
         """The state at ``now``, by the clock: a loss needs no thread that notices it.
 
-        It changes no state, so any thread may call it.
+        Any thread may call it: it only reads the replies of the confirmation, or drops them after a loss.
         """
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):

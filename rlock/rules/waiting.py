@@ -87,7 +87,7 @@ def _queued(ballot: Ballot) -> bool:
     return any(vote.code == Code.QUEUED for vote in ballot.votes.values())
 
 
-def _no_vote(ballot: Ballot, contender: ContenderState) -> bool:
+def _no_vote(ballot: Ballot, contender: ContenderState, _now: float) -> bool:
     """Whether too few masters have a vote. A first refusal by a quorum of them earns a place first."""
     if contender.verdict not in (Verdict.UNREACHABLE, Verdict.TOO_LATE):
         return False
@@ -114,11 +114,7 @@ MOVES = (
     Row("the time is over", lambda ballot, contender, now: now >= contender.until, Move.STOP),
     # Nobody can win while so many masters have no vote: handing on their votes would only keep all waiters
     # busy.
-    Row(
-        "too few masters have a vote",
-        lambda ballot, contender, now: _no_vote(ballot, contender),
-        Move.RETRY,
-    ),
+    Row("too few masters have a vote", _no_vote, Move.RETRY),
     Row(
         "it has no place in the queue",
         lambda ballot, contender, now: contender.stage is Stage.NEW,

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import rlock
 from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
+from rlock._client.libraries import Reader
 from rlock._client.runtime import NO_WAIT
-from rlock._client.secrets import Reader
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
 from rlock.errors import RLockError
