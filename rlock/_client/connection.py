@@ -28,7 +28,7 @@ NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet")
 
 def would_block(error: OSError) -> bool:
     """Whether the kernel only asks to try again later."""
-    # By name: importing ssl costs memory where no TLS is used.
+    # By name: a Python without OpenSSL has no module ssl.
     return isinstance(error, BlockingIOError | InterruptedError) or type(error).__name__ in (
         "SSLWantReadError",
         "SSLWantWriteError",

@@ -52,7 +52,7 @@ class ConnectOptions(NamedTuple):
 
     @property
     def connect_timeout(self) -> float:
-        """Less than a second: then Linux repeats a lost SYN, and a new attempt is faster."""
+        """Seconds for TCP's connect. Linux repeats a lost SYN after a second, so a new attempt is faster."""
         return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
 
 

@@ -34,7 +34,7 @@ L = TypeVar("L", bound=Connection)
 
 
 class Pipeline(Traffic[L]):
-    """Called with the mutex."""
+    """The methods are called with `_mutex` held."""
 
     _connections: Connections[L]
     #: Of `Calls`: send a command. False: the master is not connected.
@@ -54,8 +54,6 @@ class Pipeline(Traffic[L]):
         self.look_at = -math.inf
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
-
-    # -- replies -----------------------------------------------------------------------------------
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Handle bytes that have arrived. Expected replies are counted without parsing."""
@@ -176,7 +174,7 @@ class Pipeline(Traffic[L]):
     def _count(self, call: PendingCall, master: int, vote: Vote) -> None:
         ballot = call.ballot
         settled = ballot.settled
-        # A reply right after the verdict is counted if the call was lost: its vote has to be undone.
+        # A lost round counts replies after its verdict, too: otherwise a late grant would not be undone.
         decided = call.over or (settled and ballot.granted >= ballot.quorum)
         if decided and not call.request.count_late:
             return
@@ -195,8 +193,6 @@ class Pipeline(Traffic[L]):
             grants = call.request.command.script in scripts.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
-
-    # -- the replicas of groups ----------------------------------------------------------------------
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""
@@ -279,8 +275,6 @@ class Pipeline(Traffic[L]):
             # Otherwise an unused client makes no attempt, and a released lock stays locked there.
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
-
-    # -- the notes of the restart guard ------------------------------------------------------------
 
     def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
         """Take what the handshake of a new connection found."""

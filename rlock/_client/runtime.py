@@ -91,7 +91,7 @@ class LossSignal:
         parker.wake()
 
     def is_set(self) -> bool:
-        """Whether the hold was lost. No network."""
+        """Whether the hold was lost. Sends nothing."""
         if self._hold is not None and self._hold.lease.state_at(self._clock()) is LeaseState.LOST:
             self.set()
         return self._set

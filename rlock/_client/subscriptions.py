@@ -105,7 +105,7 @@ class Subscriptions(Notifications, Traffic[L]):
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
         inbox: Inbox | None = contender.inbox
         if inbox is None:
-            # Not subscribed: only the time and close() end this.
+            # Not subscribed: only the time ends this.
             yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
         yield from self._read_until(inbox, inbox.has_reason, until)

@@ -30,7 +30,6 @@ OnLost = Callable[[LeaseLostError], object]
 
 AT_CLOSE = "its client was closed"
 
-#: The reason of a loss by `LeaseEvent.DISOWNED`.
 DISOWNED = (
     "a quorum of masters answered that it holds the lock no more "
     "(an operator evicted it, or another owner has it after an expiry)"

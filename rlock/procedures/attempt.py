@@ -29,10 +29,10 @@ def attempt(
     """Ask all masters for the lock once. None: the round was lost, and its undo was sent.
 
     Each attempt has its own owner token, so a late command never touches the next attempt. A master that
-    handed the lock to the contender's place now votes for this token. After an exception, `withdraw` it.
+    has handed the lock to the contender's place grants it to this token. After an exception, `withdraw` it.
 
     ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
-    round count, from before that round was sent.
+    round count, and validity counts from before that round was sent.
     """
     context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl

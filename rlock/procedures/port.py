@@ -144,7 +144,7 @@ class Notifications(Protocol):
         """
 
     def looks_for(self, contender: Contender) -> Sequence[Place]:
-        """The places of this process that this waiter looks after now. None: another waiter does so."""
+        """The places of this process that this waiter looks after now. Empty: another waiter does so."""
 
     def next_waiter(self, name: str) -> Contender | None:
         """The first of this process's own waiters, if it is asleep."""

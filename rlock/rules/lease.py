@@ -73,7 +73,7 @@ class Confirmation:
         vote = self.ballot.votes.get(master)
         if vote is None or vote.code != Code.YES:
             return False
-        # A master that lost its memory since may have granted the lock to another owner meanwhile.
+        # Without that memory the master may have granted the lock to another owner since its message.
         return not self.guarded or same_memory(vote.note, self.given[master].note)
 
 
