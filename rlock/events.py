@@ -277,7 +277,6 @@ class UnknownMessage(MasterEvent):
 
 
 Observer = Callable[[Event], object]
-
 _observers: tuple[Observer, ...] = ()
 
 

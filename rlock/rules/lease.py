@@ -61,9 +61,9 @@ class Confirmation:
     guarded: bool = field(kw_only=True)  # the restart guard is on
 
     def proves(self, *, read: bool) -> bool:
-        """Whether on a quorum of masters the grant of their messages still stood.
+        """Whether a quorum still had the grant: then the lease never lapsed, however late that is read.
 
-        Then the lease has never lapsed, however late the replies are read. ``read``: read arrived ones first.
+        ``read``: first read the replies that have arrived.
         """
         if read:
             self.read_arrived()
@@ -106,10 +106,7 @@ class Lease:
         return self.state
 
     def state_at(self, now: float) -> LeaseState:
-        """The state at ``now``, by the clock: a loss needs no thread that notices it.
-
-        Any thread may call it: it only reads the replies of the confirmation, or drops them after a loss.
-        """
+        """The state at ``now``, by the clock: no thread has to notice a loss. Any thread may call it."""
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
