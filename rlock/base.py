@@ -205,7 +205,7 @@ class BaseLock(Generic[Signal]):
         return FOR_EVER if timeout == -1 else self._client._now() + timeout
 
     def is_owned(self) -> bool:
-        """Whether the caller holds the lock with validity left, at this moment. No network."""
+        """Whether the caller holds the lock with validity left, at this moment. See `remaining`."""
         return self.remaining() > 0.0
 
     @property
@@ -215,12 +215,15 @@ class BaseLock(Generic[Signal]):
         return 0 if hold is None else hold.count
 
     def remaining(self) -> float:
-        """Seconds of validity left to the caller; 0.0 when it does not hold the lock. No network."""
+        """Seconds of validity left to the caller; 0.0 when it does not hold the lock.
+
+        Sends nothing. It may wait a moment for another thread that reads replies.
+        """
         hold = self._hold()
         return 0.0 if hold is None else hold.lease.remaining(self._client._now())
 
     def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller holds the lock with validity left. No network.
+        """Raise `LeaseLostError` unless the caller holds the lock with validity left. Sends nothing.
 
         The answer may be out of date a moment later: the system can stop the caller right after this call.
 

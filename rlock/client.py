@@ -165,7 +165,6 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         return None if engine is None or engine.pid != os.getpid() else engine
 
     def _engine(self) -> Engine:
-        """This process's engine, made with the first use."""
         engine = self._current
         if engine is None or engine.pid != os.getpid():
             return self._new_engine()

@@ -154,8 +154,6 @@ def _client(source: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Decorator:
-    """A decorator with its checked arguments."""
-
     source: Any
     name: Name
     blocking: bool
@@ -230,7 +228,6 @@ class _Decorator:
         return wrapper
 
     def _busy(self, function: Any, name: str, began: float, args: Any, kwargs: Any) -> Any:
-        """The call's result when another owner has the lock."""
         if self.on_busy == "raise":
             raise LockBusyError(name, clock.now() - began if self.blocking else 0.0)
         if self.on_busy == "skip":
@@ -263,7 +260,6 @@ def _check_kind(function: Any, client: Any) -> None:
 
 
 def _described(function: object) -> str:
-    """A function's name for messages."""
     return f"{getattr(function, '__qualname__', None) or repr(function)}()"
 
 

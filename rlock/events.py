@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 log = logging.getLogger("rlock")
 
-#: The cause of a loss by `close`.
 CLOSED = "closed"
 
 
@@ -278,7 +277,6 @@ class UnknownMessage(MasterEvent):
 
 
 Observer = Callable[[Event], object]
-
 _observers: tuple[Observer, ...] = ()
 
 

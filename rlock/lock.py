@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._client import loss_signal
+from ._client import runtime
 from ._sync.runtime import run
 from .base import BaseLock, log_failed_release
 from .errors import LeaseLostError, RLockError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-class LossSignal(loss_signal.LossSignal):
+class LossSignal(runtime.LossSignal):
     """Like a ``threading.Event`` that is set when one hold is lost; only rlock can set it.
 
     The answer is right at the moment of the question: it comes from the clock, and does not wait for the

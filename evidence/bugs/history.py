@@ -12,13 +12,14 @@ from unittest.mock import patch
 
 from rlock._client import calls, connections, engine, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, contender, hand_off, heal, release
+from rlock.procedures import acquire, contender, hand_off, release, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
 from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire
+from rlock.rules.lease import Confirmation
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
 from rlock.testing.memory import masters
@@ -75,7 +76,8 @@ def claim(
             name, place.token, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
         )
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
-    confirmation = hand_off.Confirmation(port.masters, ballot, {i: handed[i] for i in since})
+    given = {i: handed[i] for i in since}
+    confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)
     return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
 
 
@@ -106,12 +108,12 @@ def _claims(stack: ExitStack, **how: Any) -> None:
 def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
     """A YES of the confirmation proves if its token is that of the message, or the agreed one."""
 
-    def unbroken(self: hand_off.Confirmation, master: int) -> bool:
+    def unbroken(self: Confirmation, master: int) -> bool:
         vote = self.ballot.votes.get(master)
         agreed = max(message.token for message in self.given.values()) if also_agreed else 0
         return vote is not None and vote.code == Code.YES and vote.token in (self.given[master].token, agreed)
 
-    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", unbroken))
+    stack.enter_context(patch.object(Confirmation, "_unbroken", unbroken))
 
 
 @bug("lapsed lease is proven", "3.10")
@@ -243,7 +245,7 @@ def forgetful_undo(stack: ExitStack) -> None:
 @bug("healed behind its release", "3.7")
 def healed_after_release(stack: ExitStack) -> None:
     """A healing that ran beside a release put the key back, and nobody released it again."""
-    stack.enter_context(patch.object(heal, "_release_again", lambda *_: None))
+    stack.enter_context(patch.object(renew, "_release_again", lambda *_: None))
 
 
 @bug("eviction without a ban", "3.7")

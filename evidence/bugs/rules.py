@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from rlock._client import calls, handshake
 from rlock._client.pipeline import Pipeline
-from rlock.procedures import acquire, attempt, hand_off, inspect, port, settle
-from rlock.rules import commands, lease, options, quorum, renewal_votes, restart_guard, scripts
-from rlock.rules.memory_epoch import same_memory
+from rlock.procedures import acquire, attempt, hand_off, inspect, port
+from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
+from rlock.rules.restart_guard import same_memory
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
@@ -101,7 +101,7 @@ def young_says_free(stack: ExitStack) -> None:
 @bug("naive healing", "3.7")
 def naive_healing(stack: ExitStack) -> None:
     """A key that was put back counts at once, however close the end of the lease is."""
-    stack.enter_context(patch.object(renewal_votes, "heals_until", lambda *_: math.inf))
+    stack.enter_context(patch.object(lease, "heals_until", lambda *_: math.inf))
 
 
 @bug("validity from the end", "3.1")
@@ -113,7 +113,7 @@ def validity_from_end(stack: ExitStack) -> None:
         grant = yield from genuine(port, contender, timeout, **how)
         return None if grant is None else grant._replace(sent_at=port.context.clock())
 
-    for module in (acquire, settle):
+    for module in (acquire, attempt):
         stack.enter_context(patch.object(module, "attempt", late))
     for module in (attempt, acquire):
         stack.enter_context(patch.object(module, "won_until", lambda *_: math.inf))
@@ -268,7 +268,7 @@ def claim_of_a_lease(stack: ExitStack) -> None:
 def any_confirmation(stack: ExitStack) -> None:
     """A master that answers the confirmation is taken for one on which the grant still stood."""
     answered: Any = lambda self, master: master in self.ballot.votes  # noqa: E731
-    stack.enter_context(patch.object(hand_off.Confirmation, "_unbroken", answered))
+    stack.enter_context(patch.object(lease.Confirmation, "_unbroken", answered))
 
 
 @bug("replicas ignored", "2.4")

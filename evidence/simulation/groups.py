@@ -17,7 +17,7 @@ from rlock._sync.runtime import run
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.memory_epoch import MemoryReport
+from rlock.rules.restart_guard import MemoryReport
 
 from .events import Action, Way, Wire
 from .hosts import Host, Session

@@ -12,7 +12,7 @@ from rlock.model import Code
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
-from rlock.rules.memory_epoch import MemoryReport
+from rlock.rules.restart_guard import MemoryReport
 from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from rlock._client.connection import PendingCall
 from rlock.model import Code
-from rlock.procedures import acquire, settle
+from rlock.procedures import acquire, attempt
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.renew import RenewalOutcome
@@ -18,7 +18,7 @@ from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
 from rlock.rules.lease import LeaseEvent
-from rlock.rules.memory_epoch import Note
+from rlock.rules.restart_guard import Note
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.keyspace import Entry
 
@@ -158,7 +158,7 @@ class Recorder:
         with ExitStack() as stack:
             # Lock.tla has no grant by messages, so waiters ask the masters, as with renew=False.
             stack.enter_context(patch.object(acquire, "claim", _asks))
-            for module, name in ((acquire, "attempt"), (settle, "attempt"), (acquire, "_accept")):
+            for module, name in ((acquire, "attempt"), (attempt, "attempt"), (acquire, "_accept")):
                 stack.enter_context(patch.object(module, name, self._watched(getattr(module, name))))
             yield
 

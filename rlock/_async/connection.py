@@ -16,8 +16,6 @@ from .runtime import run
 
 
 class StreamConnection(Connection, asyncio.Protocol):
-    """A transport that redis-py or valkey-py has opened; the client itself writes and reads."""
-
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
         # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
@@ -51,8 +49,6 @@ class StreamConnection(Connection, asyncio.Protocol):
             os.dup2(nothing, descriptor)
             os.close(nothing)
 
-    # -- called by the event loop ------------------------------------------------------------------
-
     def data_received(self, data: bytes) -> None:
         self.answered = True
         if self.arrived is not None:
@@ -67,8 +63,6 @@ class StreamConnection(Connection, asyncio.Protocol):
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address, to which a task connects."""
-
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
 

@@ -20,8 +20,6 @@ Server = MasterConnection[StreamConnection]
 
 
 class Connections(connections.Connections[StreamConnection]):
-    """The transports of one event loop."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         #: The event loop keeps only weak references to its tasks.

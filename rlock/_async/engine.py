@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 
 class Engine(engine.Engine):
-    """Connections, tasks and holds of one client in one event loop."""
-
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         runtime = Runtime()
         masters = [endpoint.label for endpoint in endpoints]

@@ -65,8 +65,6 @@ def _end(future: asyncio.Future[bool], woken: bool = True) -> None:
 
 
 class Runtime(runtime.Runtime):
-    """Waiting by tasks of one event loop."""
-
     def parker(self) -> Parker:
         return Parker()
 

@@ -20,7 +20,7 @@ from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import Connection, MasterConnection, PendingCall, PendingReply, would_block
 from .connections import Connections
-from .endpoints import same_server
+from .endpoints import ONE_SERVER
 from .pipeline import Pipeline
 from .runtime import Runtime
 
@@ -33,8 +33,6 @@ L = TypeVar("L", bound=Connection)
 
 
 class Calls(Pipeline[L], Masters):
-    """The command connections of one client in one process."""
-
     def __init__(
         self,
         make_connections: Callable[..., Connections[L]],
@@ -62,8 +60,6 @@ class Calls(Pipeline[L], Masters):
         if self._connections.closed and not ballot.settled:
             raise RLockError("the client was closed")
         self._pending_events.emit()
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -248,8 +244,6 @@ class Calls(Pipeline[L], Masters):
         if self._connections.closed or (closer is not None and closer != self._runtime.caller()):
             raise RLockError("the client is closed")
 
-    # -- connecting --------------------------------------------------------------------------------
-
     @property
     def is_new(self) -> bool:
         """Whether no call has waited for connections yet, so the masters' clocks are not known."""
@@ -266,7 +260,8 @@ class Calls(Pipeline[L], Masters):
         for other in self._connections.servers:
             known = None if other is server else other.connection
             if known is not None and report.server and known.memory_report.server == report.server:
-                text = same_server(server.endpoint, other.endpoint, report.server)
+                names = f"{server.endpoint.label} and {other.endpoint.label}"
+                text = f"{names} are the same server (run_id {report.server}): {ONE_SERVER}"
                 self._connections.drop(server, Fault(FaultKind.DUPLICATE, text))
                 return
         if server.index in self._groups:
@@ -300,11 +295,6 @@ class Calls(Pipeline[L], Masters):
             self._redeliver(server, pending)
             if pending.call is not None:
                 self._count(pending.call, server.index, Vote(Code.FAULT, fault=fault))
-
-    def after_data(self) -> None:
-        """Do nothing: each reply has woken the call that waits for it."""
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def refuse(self) -> None:
         """From now on only the caller may send; calls that are under way go on."""

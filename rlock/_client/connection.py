@@ -11,15 +11,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import Request
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
 from .handshake import HandshakeResult
+from .libraries import Reader
 from .runtime import Parker
-from .secrets import Reader
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
@@ -28,7 +28,7 @@ NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet")
 
 def would_block(error: OSError) -> bool:
     """Whether the kernel only asks to try again later."""
-    # By name: importing ssl costs memory where no TLS is used.
+    # By name: a Python without OpenSSL has no module ssl.
     return isinstance(error, BlockingIOError | InterruptedError) or type(error).__name__ in (
         "SSLWantReadError",
         "SSLWantWriteError",
@@ -53,11 +53,9 @@ class PendingCall:
 
     @property
     def asleep(self) -> bool:
-        """Whether its thread or task waits, or reads for others."""
         return not self.over
 
     def unanswered(self) -> list[int]:
-        """The masters that said neither yes nor no."""
         votes, targets = self.ballot.votes, self.request.targets
         asked = range(self.ballot.masters) if targets is None else targets
         return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
@@ -74,31 +72,24 @@ class PendingReply(NamedTuple):
 
 @dataclass
 class Unacknowledged:
-    """The votes on one connection that wait for the replicas of a group."""
-
     votes: list[tuple[PendingReply, Vote]] = field(default_factory=list)  # with their commands
     behind: int | None = None  # commands that were sent behind the WAIT that is due; None: no WAIT is due
     replicas: int = 0  # that acknowledged the writes before the last WAIT
 
 
 class Connection(ABC):
-    """One open connection."""
-
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
     write: Callable[[bytes], int]
 
     def __init__(self, result: HandshakeResult, secrets: Sequence[str] = ()) -> None:
         self.memory_report, self.connection_id = result
-        #: When the attempt to connect began.
         self.began_at = math.inf
         self.reader = Reader(secrets)
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[PendingReply] = deque()
-        #: Bytes that the kernel did not take.
         self.backlog = bytearray()
         #: Whether anything has arrived since the handshake.
         self.answered = False
-        #: Whether the peer has closed.
         self.ended = False
         #: When the last command was sent that has its reply.
         self.last_reply_at = -math.inf
@@ -171,11 +162,11 @@ class MasterConnection(Generic[L]):
     kill: list[tuple[str, int]] = field(default_factory=list)
 
 
-class Traffic(Protocol[L]):
+class Traffic(Generic[L]):
     """The calls or the subscriptions of a client, as their connections use them."""
 
     #: When `look` is due.
-    look_at: float
+    look_at: float = math.inf
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """Use a new connection. With the mutex."""

@@ -79,12 +79,10 @@ class Connections(ABC, Generic[L]):
         raise NotImplementedError
 
     @abstractmethod
-    def _register(self, server: MasterConnection[L], connection: L) -> None:
-        """Read from a connection from now on."""
+    def _register(self, server: MasterConnection[L], connection: L) -> None: ...
 
     @abstractmethod
-    def _unregister(self, connection: L) -> None:
-        """Stop reading from a connection."""
+    def _unregister(self, connection: L) -> None: ...
 
     @abstractmethod
     def read_until(
@@ -165,8 +163,6 @@ class Connections(ABC, Generic[L]):
     def _report(self, event: Event) -> None:
         if not self._options.subscriber:  # the command connection to the same master reports it
             self._context.pending_events.add(event)
-
-    # -- connecting --------------------------------------------------------------------------------
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         """Begin the attempts that are due, and wait until ``enough`` masters are connected.
@@ -297,8 +293,6 @@ class Connections(ABC, Generic[L]):
         server.failures += 1
         server.probe_at = self._clock() + probe_wait(self._context.random, server.failures + 1)
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def disconnect(self) -> None:
         """Close all connections; new ones can be made."""
         for server in self.servers:
@@ -326,5 +320,4 @@ class Connections(ABC, Generic[L]):
 
 
 def broken(text: str) -> Fault:
-    """The fault of a connection that broke."""
     return Fault(FaultKind.BROKEN, text)

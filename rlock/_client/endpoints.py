@@ -9,23 +9,18 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from ..errors import OptionsError
 from ..events import log
 from ..rules.options import split_urls
 from . import sentinel
-from .libraries import default, library_of
-from .secrets import guarded, secrets_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from .libraries import default, guarded, library_of, secrets_of
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -38,8 +33,9 @@ _POOL_ARGUMENTS = (
     *("max_connections", "timeout", "queue_class", "pool_class", "cache", "client_cache"),
 )
 
-#: The host and port of a URL, an IPv6 address in brackets.
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
+
+ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
 #: After some 11 s the kernel notices a peer that has vanished, without a command.
 _KEEPALIVE = {
@@ -83,7 +79,6 @@ class Endpoint:
 
     #: The part of a library that makes its connections: ".asyncio", or the one that blocks.
     part: ClassVar[str] = ""
-    #: How it asks Sentinels.
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
 
     #: How many replicas have to acknowledge a vote; None: it is no group.
@@ -147,15 +142,6 @@ class Endpoint:
             self.library.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
         )
         return managed
-
-    def at(self, host: str, port: int) -> Self:
-        """Another server of the same group."""
-        other = copy(self)
-        other.service, other.__dict__["label"] = None, f"{host}:{port}"
-        tls = issubclass(self._class, self.library.SSLConnection)
-        other._class = self.library.SSLConnection if tls else self.library.Connection
-        other._arguments = {**self._arguments, "host": host, "port": port}
-        return other
 
     @cached_property
     def label(self) -> str:
@@ -232,21 +218,16 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     for master in masters:
         endpoint = master if isinstance(master, Endpoint) else kind(master)
         if endpoint.place in found:
-            raise OptionsError(
-                f"{endpoint.label} is in the list twice: a majority of one server is none, "
-                f"each master must be a server of its own"
-            )
+            raise OptionsError(f"{endpoint.label} is in the list twice: {ONE_SERVER}")
         found[endpoint.place] = endpoint
     return list(found.values())
 
 
 def groups(found: Sequence[Endpoint]) -> dict[int, int]:
-    """The masters that are groups, with the number of their replicas."""
     return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
 
 
 def _hint(library: Any) -> str:
-    """The forms of a master, for error texts."""
     urls = f"redis://host:port, rediss://host:port (TLS), unix:///path, {sentinel.FORM}"
     return f"use {urls}, or a ready {_client_name(library)} object"
 
@@ -265,16 +246,7 @@ def _checked(replicas: object) -> int:
     return number
 
 
-def same_server(one: Endpoint, other: Endpoint, run_id: str) -> str:
-    """The error text for two names of one server."""
-    return (
-        f"{one.label} and {other.label} are the same server (run_id {run_id}): a majority of one server is "
-        f"none, each master must be a server of its own"
-    )
-
-
 def _plain(url: str) -> str:
-    """The URL with the scheme that both libraries know."""
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 

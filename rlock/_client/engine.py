@@ -19,7 +19,7 @@ from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
 from ..procedures.release import Outcome, Released, free, release
 from ..rules import commands
 from ..rules.holds import Hold, Holds, OwnerKey
-from ..rules.keys import WIRES, fresh_client_id, token_of, waiter_name
+from ..rules.keys import WIRES, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions
 from ..rules.restart_guard import Guard
@@ -54,7 +54,7 @@ class Engine(Port):
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         self.context = ClientContext(
-            masters, clock, random, guard, fresh_client_id(), wire=wire, groups=groups or {}
+            masters, clock, random, guard, os.urandom(8).hex(), wire=wire, groups=groups or {}
         )
         self.runtime = runtime
         self.mutex = threading.Lock()
@@ -64,8 +64,7 @@ class Engine(Port):
         self._local_queue = LocalQueue(runtime)
 
     @abstractmethod
-    def key(self) -> OwnerKey:
-        """The identity of the calling thread or task."""
+    def key(self) -> OwnerKey: ...
 
     @abstractmethod
     def _holding(self) -> None:
@@ -174,7 +173,6 @@ class Engine(Port):
         lock_events.not_acquired(contender.options, contender.report, self.clock, error)
 
     def hold(self, name: str) -> Hold | None:
-        """The caller's hold of a lock, lost or not."""
         return self.holds.find(self.key(), name)
 
     def held(self, name: str) -> Hold:

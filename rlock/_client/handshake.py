@@ -12,7 +12,7 @@ from ..events import log
 from ..model import Fault, FaultKind
 from ..procedures.port import WaitGenerator
 from ..rules import commands, replies, scripts
-from ..rules.memory_epoch import MemoryReport
+from ..rules.restart_guard import MemoryReport
 from .libraries import errors
 
 #: The shortest time-out of TCP's connect: enough for a master on another continent.
@@ -40,8 +40,6 @@ class ConnectError(Exception):
 
 
 class ConnectOptions(NamedTuple):
-    """How to make a connection."""
-
     timeout: float  # seconds for each step
     request_timeout: float = 1.0
     #: Earlier connections of this client to end first, as (run_id, client id). Otherwise a stopped server
@@ -54,13 +52,11 @@ class ConnectOptions(NamedTuple):
 
     @property
     def connect_timeout(self) -> float:
-        """Less than a second: then Linux repeats a lost SYN, and a new attempt is faster."""
+        """Seconds for TCP's connect. Linux repeats a lost SYN after a second, so a new attempt is faster."""
         return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
 
 
 class HandshakeResult(NamedTuple):
-    """What a handshake found."""
-
     memory_report: MemoryReport = MemoryReport()
     connection_id: int = 0  # the server's number for this connection; 0: not known
 
@@ -135,7 +131,6 @@ def _check_group(replication: Any, replicas: int) -> None:
 
 
 def connect_error(error: Exception) -> ConnectError:
-    """The fault for an exception of a library or of the system."""
     if isinstance(error, errors("AuthenticationError", "AuthorizationError", "NoPermissionError")):
         return ConnectError(Fault(FaultKind.DENIED, str(error)))
     if isinstance(error, errors("ResponseError")):

@@ -1,12 +1,27 @@
-"""redis-py and valkey-py, its fork. One of them makes the connections; both have the same names."""
+"""The libraries: hiredis, and redis-py or valkey-py, its fork; both of them have the same names.
+
+No error of a server reaches a message with a password in it, or with characters that a log obeys. A server
+without AUTH, and a Sentinel, repeat the arguments of a command that they do not know. All errors of servers
+come through a connection of `Endpoint.connection`, or through a `Reader` of its secrets. A `Reader` also
+bounds the memory that a server can make a client use.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import hiredis
+
 #: The first one that is installed connects to URLs.
 _PACKAGES = ("redis", "valkey")
+#: The longest text of a server in a message, in characters.
+LONGEST = 200
+#: The longest reply, in bytes. A status with all its waiters has some kilobytes.
+LONGEST_REPLY = 1_000_000
 
 
 def _installed() -> str:
@@ -23,7 +38,6 @@ def _installed() -> str:
 
 #: The packages in use: the one for URLs first, then those of ready clients.
 _used = [_installed()]
-#: The library that connects to URLs.
 default: Any = import_module(_used[0])
 
 
@@ -47,3 +61,71 @@ def errors(*names: str) -> tuple[type[Exception], ...]:
         for module in modules
         for name in names
     )
+
+
+def clean(text: str, secrets: Sequence[str]) -> str:
+    """A server's text on one line, without the arguments of a command and without secrets."""
+    text = text.partition(", with args beginning with")[0]
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:LONGEST])
+    return printable[:LONGEST]
+
+
+def secrets_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    found = [value for key, value in arguments.items() if key.endswith("password")]
+    found.append(getattr(arguments.get("credential_provider"), "password", None))
+    texts = (value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in found)
+    # The longest first: one may be a part of another.
+    return tuple(sorted((text for text in texts if isinstance(text, str) and text), key=len, reverse=True))
+
+
+@cache
+def guarded(kind: type[Any]) -> type[Any]:
+    """A library's class of connections; the errors that these read are clean of their ``secrets``."""
+
+    async def read_in_task(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return await kind.read_response(self, *args, **options)
+        except Exception as error:
+            _clean(error, self.secrets)
+            raise
+
+    def read(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return kind.read_response(self, *args, **options)
+        except Exception as error:
+            _clean(error, self.secrets)
+            raise
+
+    waits = inspect.iscoroutinefunction(kind.read_response)
+    return type(kind.__name__, (kind,), {"read_response": read_in_task if waits else read, "secrets": ()})
+
+
+def _clean(error: Exception, secrets: Sequence[str]) -> None:
+    error.args = tuple(clean(each, secrets) if isinstance(each, str) else each for each in error.args)
+
+
+class Reader(hiredis.Reader):
+    """A parser of replies. Raises no other errors than `hiredis.HiredisError`; the errors in it are clean."""
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        super().__init__(replyError=lambda text: hiredis.ReplyError(clean(text, secrets)))
+        #: Bytes since the last whole reply.
+        self._fed = 0
+
+    def feed(self, data: str | bytes, *args: Any) -> None:
+        self._fed += len(data)
+        if self._fed > LONGEST_REPLY:
+            raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
+        super().feed(data, *args)
+
+    def gets(self, *args: Any) -> Any:
+        """The next reply; False: there is none yet."""
+        try:
+            reply = super().gets(*args)
+        except (TypeError, MemoryError) as error:  # a map with a key that has no hash; an array of 4 * 10^9
+            raise hiredis.ProtocolError(str(error) or "a reply too large for the memory") from None
+        if reply is not False:
+            self._fed = 0
+        return reply

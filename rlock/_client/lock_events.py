@@ -30,7 +30,6 @@ def acquired(hold: Hold, grant: Grant, report: Report, clock: Clock, masters: in
 def not_acquired(
     options: LockOptions, report: Report, clock: Clock, error: BaseException | None = None
 ) -> None:
-    """Emit the end of an acquire that got no hold."""
     if observed() and not report.ended:
         waited = clock() - report.began_at
         event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)

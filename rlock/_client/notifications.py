@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -21,8 +22,6 @@ LOOK_PLACES = 100
 
 
 class Inbox:
-    """The messages for one waiter."""
-
     def __init__(self, place: Place, findings: Findings, context: ClientContext, parker: Parker) -> None:
         self.name = place.name
         self._findings = findings
@@ -43,7 +42,6 @@ class Inbox:
         self.parker = parker
 
     def has_reason(self) -> bool:
-        """Whether to wake up."""
         return self.reason is not Wake.TIME
 
     def take_reason(self) -> Wake:
@@ -56,7 +54,6 @@ class Inbox:
         return reason
 
     def on_hand_off(self, master: int, message: HandOff) -> None:
-        """A master handed the lock to this waiter."""
         handed_by, quorum = self.handed_by, self._context.quorum
         handed_by[master] = message
         if len(handed_by) == quorum:
@@ -66,7 +63,6 @@ class Inbox:
             self._wait_for_more(partial_quorum_wait(self._findings.took_s, self._findings.partial))
 
     def on_release(self, master: int, message: bytes) -> None:
-        """A master published a message to all waiters."""
         if message != self._message:
             self._message, self._published_by = message, set()
         if master in self._published_by:
@@ -135,12 +131,10 @@ class Subscription:
 
     @property
     def contenders(self) -> list[Contender]:
-        """The subscribed contenders."""
         return [found for ref in list(self._contenders.values()) if (found := ref()) is not None]
 
     @property
     def inboxes(self) -> list[Inbox]:
-        """Their inboxes."""
         return [contender.inbox for contender in self.contenders]
 
     def drawn(self) -> Iterator[tuple[Contender, Place]]:
@@ -150,7 +144,6 @@ class Subscription:
                 yield contender, contender.place
 
     def inbox(self, token: bytes) -> Inbox | None:
-        """The inbox of the contender that has its place under this token."""
         ref = self._contenders.get(token)
         contender = None if ref is None else ref()
         return None if contender is None else contender.inbox
@@ -178,7 +171,6 @@ class Subscription:
         return [place for _, place in islice(self.drawn(), LOOK_PLACES)]
 
     def confirm(self, master: int) -> None:
-        """A master has subscribed."""
         if master in self.confirmed:
             return  # the reply to a probe
         self.confirmed.add(master)
@@ -190,7 +182,6 @@ class Subscription:
         self.lost.discard(master)
 
     def lose(self, master: int) -> None:
-        """The connection to a master has ended."""
         if master in self.confirmed:
             self.confirmed.discard(master)
             self.lost.add(master)
@@ -202,12 +193,10 @@ class Subscription:
         return not self._contenders
 
 
+@dataclass
 class SubscribeReplies:
     """The replies of the masters to SUBSCRIBE, which are due within ``timeout`` seconds."""
 
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        #: Masters that refuse: no waiter waits for their confirmation.
-        self.refusing: set[int] = set()
-        #: By master: when the command was sent whose reply is due.
-        self.due: dict[int, float] = {}
+    timeout: float
+    refusing: set[int] = field(default_factory=set)  # masters for whose confirmation no waiter waits
+    due: dict[int, float] = field(default_factory=dict)  # when the command was sent whose reply is due

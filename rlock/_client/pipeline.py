@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ..events import GroupChanged, MasterAnswers, MasterFailed, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
-from ..rules.memory_epoch import Note
-from .connection import Connection, MasterConnection, PendingCall, PendingReply, Unacknowledged
+from ..rules.restart_guard import Note
+from .connection import Connection, MasterConnection, PendingCall, PendingReply, Traffic, Unacknowledged
 from .connections import Connections, broken
 
 #: A state that lasts is reported again after this time.
@@ -28,14 +28,13 @@ REPORT_AGAIN_S = 60.0
 #: A group that lacks replicas is asked for its primary after this time, and so again and again.
 ASK_AGAIN_S = 1.0
 
-#: Bound once: enum lookup is measurable on this path.
 _YES = Code.YES
 
 L = TypeVar("L", bound=Connection)
 
 
-class Pipeline(Generic[L]):
-    """Called with the mutex."""
+class Pipeline(Traffic[L]):
+    """The methods are called with `_mutex` held."""
 
     _connections: Connections[L]
     #: Of `Calls`: send a command. False: the master is not connected.
@@ -47,7 +46,6 @@ class Pipeline(Generic[L]):
         self._timeout = request_timeout
         self._guard = context.guard
         self._pending_events = context.pending_events
-        #: The masters that are groups, with the number of their replicas.
         self._groups = context.groups
         self._mutex = threading.Lock()
         #: The last report of each lasting state: the state, and when to report it again.
@@ -56,8 +54,6 @@ class Pipeline(Generic[L]):
         self.look_at = -math.inf
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
-
-    # -- replies -----------------------------------------------------------------------------------
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Handle bytes that have arrived. Expected replies are counted without parsing."""
@@ -178,7 +174,7 @@ class Pipeline(Generic[L]):
     def _count(self, call: PendingCall, master: int, vote: Vote) -> None:
         ballot = call.ballot
         settled = ballot.settled
-        # A reply right after the verdict is counted if the call was lost: its vote has to be undone.
+        # A lost round counts replies after its verdict, too: otherwise a late grant would not be undone.
         decided = call.over or (settled and ballot.granted >= ballot.quorum)
         if decided and not call.request.count_late:
             return
@@ -197,8 +193,6 @@ class Pipeline(Generic[L]):
             grants = call.request.command.script in scripts.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
-
-    # -- the replicas of groups ----------------------------------------------------------------------
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""
@@ -281,8 +275,6 @@ class Pipeline(Generic[L]):
             # Otherwise an unused client makes no attempt, and a released lock stays locked there.
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
-
-    # -- the notes of the restart guard ------------------------------------------------------------
 
     def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
         """Take what the handshake of a new connection found."""

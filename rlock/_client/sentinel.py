@@ -31,15 +31,12 @@ _YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
 class GroupUrl(NamedTuple):
-    """A URL of a group, taken apart."""
-
     service: str
     server: str  # the URL of a server, with a placeholder for its address
     sentinels: list[str]  # the URLs of the Sentinels
 
 
 def is_sentinel(url: str) -> bool:
-    """Whether a URL names a group by its Sentinels."""
     return url.partition("://")[0] in SCHEMES
 
 
@@ -104,8 +101,6 @@ class Service:
 
 
 class AsyncService(Service):
-    """The same for tasks."""
-
     async def get_master_address(self) -> Any:
         asked = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
         return self.newest(await asyncio.gather(*asked))

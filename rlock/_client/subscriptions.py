@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..events import MasterFailed
 from ..model import Fault, FaultKind
@@ -24,7 +24,7 @@ from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
-from .connection import Connection, MasterConnection
+from .connection import Connection, MasterConnection, Traffic
 from .connections import Connections, broken
 from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessages
 
@@ -39,11 +39,7 @@ LOOK_S = 0.5
 L = TypeVar("L", bound=Connection)
 
 
-class Subscriptions(Notifications, Generic[L]):
-    """The subscriber connections of one client in one process."""
-
-    look_at = math.inf
-
+class Subscriptions(Notifications, Traffic[L]):
     def __init__(
         self,
         make_connections: Callable[..., Connections[L]],
@@ -60,7 +56,6 @@ class Subscriptions(Notifications, Generic[L]):
         self.left: deque[str] = deque(maxlen=64)
         self._mutex = threading.Lock()
         self._by_name: dict[str, Subscription] = {}
-        #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
         self._replies = SubscribeReplies(request_timeout)
         self._unknown = UnknownMessages(engine.context.pending_events)
@@ -110,7 +105,7 @@ class Subscriptions(Notifications, Generic[L]):
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
         inbox: Inbox | None = contender.inbox
         if inbox is None:
-            # Not subscribed: only the time and close() end this.
+            # Not subscribed: only the time ends this.
             yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
         yield from self._read_until(inbox, inbox.has_reason, until)
@@ -118,7 +113,6 @@ class Subscriptions(Notifications, Generic[L]):
             return inbox.take_reason()
 
     def _read_until(self, inbox: Inbox, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
-        """Wait until ``done``, at most until an instant."""
         clock = self._context.clock
         inbox.asleep = True
         try:
@@ -203,9 +197,6 @@ class Subscriptions(Notifications, Generic[L]):
             unclaimed, self._unclaimed = self._unclaimed, []
         for name, token in unclaimed:
             self._pass_on(name, token)
-
-    def look(self, now: float) -> None:
-        """Do nothing: no reply is due on a subscriber connection."""
 
     def _begin_looking(self) -> None:
         if self._stop_looking is None:
@@ -304,8 +295,6 @@ class Subscriptions(Notifications, Generic[L]):
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
         else:
             self._unknown.ignore(server.endpoint, found.name, "hand-off", payload)
-
-    # -- connections; with the mutex held ----------------------------------------------------------
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._replies.refusing.discard(server.index)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
-from ..procedures.heal import heal
 from ..procedures.port import WaitGenerator
-from ..procedures.renew import RenewalOutcome, renew
+from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
-from ..rules.timing import LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
+from ..rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
 from .lock_events import emit_in_order
 
 if TYPE_CHECKING:
@@ -29,10 +28,8 @@ log = logging.getLogger("rlock")
 
 OnLost = Callable[[LeaseLostError], object]
 
-#: The reason of a loss by `close`.
 AT_CLOSE = "its client was closed"
 
-#: The reason of a loss by `LeaseEvent.DISOWNED`.
 DISOWNED = (
     "a quorum of masters answered that it holds the lock no more "
     "(an operator evicted it, or another owner has it after an expiry)"
@@ -48,7 +45,6 @@ class Watchdog(ABC):
         self._schedule = engine.holds.schedule
         self._mutex = engine.mutex
         self._clock = engine.clock
-        #: Where the thread or task sleeps.
         self._parker = engine.runtime.parker()
         self._needed_until = -math.inf
         self._wake_at = math.inf
@@ -63,8 +59,7 @@ class Watchdog(ABC):
         """The thread or task ends, because nothing is left to renew. With the mutex."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """End the thread or task."""
+    def stop(self) -> None: ...
 
     @abstractmethod
     def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
@@ -83,7 +78,7 @@ class Watchdog(ABC):
         """Renew a new hold from now on, or only report its loss. With the mutex."""
         self.ensure_running()
         if hold.options.renew:
-            self._schedule.fill_up(hold)
+            self._schedule.renew(hold, hold.acquired_at, FILL_UP_S)
         else:
             self._schedule.end(hold)
         # Not for a little: otherwise acquires would wake it all the time. But a short lease cannot wait.

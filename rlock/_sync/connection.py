@@ -19,8 +19,6 @@ CHUNK = 4096
 
 
 class SocketConnection(Connection):
-    """A socket that redis-py or valkey-py has opened; the client itself writes and reads."""
-
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
         socket: Any = redis_connection._sock
@@ -57,8 +55,6 @@ class SocketConnection(Connection):
 
 
 class Endpoint(endpoints.Endpoint):
-    """One master's address, to which a thread connects."""
-
     def connect(self, options: ConnectOptions) -> SocketConnection:
         """A connection after its handshake. Blocks; raises `ConnectError`."""
         options = options._replace(replicas=self.replicas)

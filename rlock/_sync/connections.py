@@ -49,7 +49,6 @@ class WakePipe:
                 pass  # full of wake-ups that nobody has read yet
 
     def clear(self) -> None:
-        """Forget all wake-ups so far."""
         if self.close.alive:  # otherwise a greenlet after a fork could read another file
             try:
                 os.read(self.fileno, 4096)
@@ -71,11 +70,8 @@ Server = MasterConnection[SocketConnection]
 
 
 class Connections(connections.Connections[SocketConnection]):
-    """The connections that one `poll` object watches."""
-
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        #: The masters with a connection, by its descriptor.
         self.by_fd: dict[int, Server] = {}
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
@@ -88,8 +84,6 @@ class Connections(connections.Connections[SocketConnection]):
         #: The follower that was woken last: it wakes the next one, or it leads and writes.
         self._next: Waiter | None = None
         self._gather_until = -math.inf
-
-    # -- reading ------------------------------------------------------------------------------------
 
     def read_until(
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
@@ -218,7 +212,6 @@ class Connections(connections.Connections[SocketConnection]):
             self._wake_pipe.wake()
 
     def _serve(self, fd: int, event: int) -> None:
-        """Handle an event: write the backlog, and read."""
         server = self.by_fd.get(fd)
         if server is None or (connection := server.connection) is None:
             if fd == self._wake_pipe.fileno:
@@ -257,8 +250,6 @@ class Connections(connections.Connections[SocketConnection]):
         except KeyError:
             pass
 
-    # -- connecting --------------------------------------------------------------------------------
-
     def _wake_waiters(self) -> None:
         super()._wake_waiters()
         for follower in self._followers:
@@ -282,8 +273,6 @@ class Connections(connections.Connections[SocketConnection]):
         connection: SocketConnection = server.endpoint.connect(options)
         yield from NO_WAIT
         return connection
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         super().close()

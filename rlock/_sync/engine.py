@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 
 class Engine(engine.Engine):
-    """Connections, threads and holds of one client in one process. Thread-safe."""
-
     #: Engines that hold something. Otherwise the end of the process could not release the locks of a client
     #: that was collected.
     holding: ClassVar[set[Engine]] = set()

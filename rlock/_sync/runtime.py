@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,9 +10,6 @@ from .._client import runtime
 from .._client.runtime import NO_WAIT
 from ..events import log
 from ..procedures.port import WaitGenerator
-
-#: The longest time that ``time.sleep`` takes on every system.
-LONG_S = 86_400.0
 
 T = TypeVar("T")
 
@@ -55,16 +51,12 @@ class Parker(runtime.Parker):
 
 
 class Runtime(runtime.Runtime):
-    """Waiting by threads."""
-
     def parker(self) -> Parker:
         return Parker()
 
     def sleep(self, seconds: float) -> WaitGenerator[None]:
-        if seconds > LONG_S:
+        if seconds > 0.0:
             Parker().block(seconds)
-        elif seconds > 0.0:
-            time.sleep(seconds)
         yield from NO_WAIT
 
     def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:

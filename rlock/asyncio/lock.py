@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from .._async.runtime import run
-from .._client import loss_signal, runtime
+from .._client import runtime
 from ..base import BaseLock, TaskContext
 from ..model import LockStatistics
 from ..procedures.inspect import locked
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-class LossSignal(loss_signal.LossSignal):
+class LossSignal(runtime.LossSignal):
     """As `rlock.LossSignal`, for tasks: ``wait`` is a coroutine. A thread may ask ``is_set()``."""
 
     def __init__(self, *made_of: Any) -> None:

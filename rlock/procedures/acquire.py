@@ -32,18 +32,14 @@ from ..rules.timing import (
     won_until,
 )
 from ..rules.waiting import Move, Stage, Step, next_move
-from .attempt import attempt
+from .attempt import attempt, settle
 from .contender import Contender, Findings, Grant, leave_queue, stop_listening, take_back
-from .failures import impossible, no_quorum
-from .fencing import agree, agreed_on
+from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
-from .longest_lease import note_lease
+from .inspect import impossible, no_quorum
 from .port import Port, WaitGenerator, Wake
-from .settle import settle
 
-#: ``until`` of an acquire that tries once.
 AT_ONCE = -math.inf
-#: ``until`` of an acquire without a time-out.
 FOR_EVER = math.inf
 
 

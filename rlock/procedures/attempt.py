@@ -1,4 +1,4 @@
-"""One attempt: a round of acquire, undone on every master unless it was won.
+"""One attempt: a round of acquire, undone on every master unless it was won; and the end of split votes.
 
 Source: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
 """
@@ -14,13 +14,13 @@ from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
-from .failures import impossible
-from .fencing import agree, agreed_on
-from .longest_lease import note_lease
+from .fencing import agree, agreed_on, note_lease
+from .inspect import impossible, no_quorum
 from .port import Port, WaitGenerator
 
-#: Bound once: enum lookup is measurable on this path.
 _YES, _WON = Code.YES, Verdict.WON
+#: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
+_OPEN = (Verdict.SPLIT, Verdict.HELD)
 
 
 def attempt(
@@ -29,10 +29,10 @@ def attempt(
     """Ask all masters for the lock once. None: the round was lost, and its undo was sent.
 
     Each attempt has its own owner token, so a late command never touches the next attempt. A master that
-    handed the lock to the contender's place now votes for this token. After an exception, `withdraw` it.
+    has handed the lock to the contender's place grants it to this token. After an exception, `withdraw` it.
 
     ``keep``: after a split the leader keeps its votes and asks all masters again. Only the grants of its last
-    round count, from before that round was sent.
+    round count, and validity counts from before that round was sent.
     """
     context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl
@@ -151,3 +151,36 @@ def pause(port: Port, contender: Contender) -> WaitGenerator[None]:
     wait = settle_wait(context.random, findings.settling, took)
     findings.settling += 1
     yield from port.notifications.wait(contender, context.clock() + wait)
+
+
+def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
+    """Find a holder. None: another owner had the lock during this call. Sends nothing if that is known.
+
+    It ends an acquire that may wait no longer and has not got the lock: such an acquire may return False only
+    if one owner was seen on a quorum of masters. After a split vote each contender may only be blocking the
+    others. So the leader (`Ballot.leader`) keeps its votes and asks again (`attempt`). The others look until
+    one owner has a quorum, and ask again if none gets it: docs/how-it-works.md.
+
+    Raises `QuorumUnreachableError` if no quorum names an owner after `SETTLE_TRIES` pauses.
+    """
+    context, options, findings = port.context, contender.options, contender.findings
+    timeout = options.lease.request_timeout
+    seen: dict[int, str] = {}
+    while findings.verdict in _OPEN and not findings.contended and findings.settling < SETTLE_TRIES:
+        yield from pause(port, contender)
+        status = commands.status(options.name, waiters=1, guarded=context.guard.on)
+        look = yield from port.masters.call(status, timeout, Settle.HOLDER)
+        findings.note(look.judge(context.clock(), 0.0), look)
+        before, seen = seen, look.standing()
+        if findings.verdict is not Verdict.SPLIT or (seen and (seen != before or not look.split())):
+            continue
+        # The lock is free, or the owners of the votes are dead, stopped, or about to give up.
+        findings.passed_over.update(seen.values())
+        grant = yield from attempt(port, contender, timeout, keep=True)
+        if grant is not None:
+            return grant
+        if findings.ballot.hopeless and findings.ballot.foreign_holder() is None:
+            raise impossible(context, options.name, findings.ballot)
+    if findings.verdict not in _OPEN or not findings.contended:
+        raise no_quorum(context, options, findings.verdict, findings.ballot)
+    return None

@@ -25,8 +25,6 @@ from .port import ClientContext, Port
 
 
 class Grant(NamedTuple):
-    """A lock that was won."""
-
     owner: str
     sent_at: float
     waiter: str = ""  # a place in the queue that may still stand on some masters
@@ -48,8 +46,6 @@ class LocalGrant(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """The results of the rounds of one acquire."""
-
     ballot: Ballot = field(init=False)  # of the last round
     verdict: Verdict = Verdict.UNREACHABLE  # of the last round
     holder: str | None = None  # the owner that a quorum named in the last round
@@ -74,7 +70,6 @@ class Findings:
         return highest + 1 if highest else 0
 
     def note(self, verdict: Verdict, ballot: Ballot) -> None:
-        """Remember a round."""
         self.token = max([self.token, *(vote.token for vote in list(ballot.votes.values()))])
         self.ballot, self.verdict, self.holder = ballot, verdict, None
         if verdict is Verdict.HELD:
@@ -116,17 +111,14 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """The lock."""
         return self.options.name
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of its last round."""
         return self.findings.verdict
 
     @property
     def nudged(self) -> bool:
-        """Whether free masters were asked before its last round to hand the lock to the first live waiter."""
         return self.findings.nudged
 
     def step(self, step: Step) -> None:
@@ -188,7 +180,6 @@ def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
 
 
 def leave_queue(port: Port, contender: Contender) -> None:
-    """Leave the queue, if the contender has a place."""
     place = contender.place
     if place is not None:
         # First: otherwise a releasing thread of this process could hand the lock to this contender.

@@ -1,4 +1,4 @@
-"""Fence: agree with the masters on the fencing token of a grant.
+"""Fence: agree with the masters on the fencing token of a grant, and on the longest lease.
 
 Each master gives a token above its earlier ones, and at least the proposed one. A token that a majority gave
 is final: a later majority shares a master with it, which gives a higher token. Otherwise the largest token is
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from ..model import Code
 from ..rules import commands
 from ..rules.options import LockOptions
+from ..rules.quorum import Settle
+from ..rules.timing import lease_ms
 from .port import Masters, WaitGenerator
 
 
@@ -44,3 +46,22 @@ def agree(
         # A late write of another owner was faster: the next token must be above that one, too.
         token = max(higher) + 1
     return 0
+
+
+def note_lease(
+    masters: Masters, options: LockOptions, owner: str, token: int, until: float
+) -> WaitGenerator[int]:
+    """Note a lease that is longer than all before; 0: no quorum has noted it before ``until``.
+
+    Only its note tells clients with a shorter `max_ttl` for how long a master that lost its memory may have
+    forgotten a lease. An acquire writes no note itself: otherwise one that fails would keep every client of
+    the fleet waiting for as long as its lease would have been. A renewal writes it where the owner has the
+    lock (`lua/renew.lua`).
+    """
+    context, lease = masters.context, options.lease
+    timeout = min(lease.request_timeout, until - context.clock())
+    if timeout <= 0:
+        return 0
+    command = commands.renew(lease_ms(lease.ttl), [(options.name, owner, 1, token)])
+    ballot = yield from masters.call(command, timeout, Settle.WON_OR_ALL)
+    return token if ballot.granted >= ballot.quorum and context.guard.noted >= lease.ttl else 0

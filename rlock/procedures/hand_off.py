@@ -8,43 +8,14 @@ at once, and does not wait for the replies. `evidence/spec/HandOff.tla` shows th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ..model import Code
 from ..rules import commands
 from ..rules.keys import HandOff
-from ..rules.memory_epoch import same_memory
-from ..rules.quorum import Ballot, Settle
+from ..rules.lease import Confirmation
+from ..rules.quorum import Settle
 from ..rules.timing import CLAIM_S, lease_ms, valid_until
 from .contender import Contender, Grant
 from .fencing import agreed_on
-from .port import ClientContext, Masters, Port, Request
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """The confirmation of a grant by messages. It prolongs that very grant, and grants nothing."""
-
-    masters: Masters
-    ballot: Ballot
-    #: The messages that were counted, by master.
-    given: dict[int, HandOff]
-
-    def proves(self, *, read: bool) -> bool:
-        """Whether on a quorum of masters the grant of their messages still stood.
-
-        Then the lease has never lapsed, however late the replies are read.
-        """
-        if read:
-            self.masters.read_arrived()
-        return sum(self._unbroken(i) for i in self.given) >= self.masters.context.quorum
-
-    def _unbroken(self, master: int) -> bool:
-        vote = self.ballot.votes.get(master)
-        if vote is None or vote.code != Code.YES:
-            return False
-        # A master that lost its memory since may have granted the lock to another owner meanwhile.
-        return not self.masters.context.guard.on or same_memory(vote.note, self.given[master].note)
+from .port import ClientContext, Port, Request
 
 
 def claim(port: Port, contender: Contender) -> Grant | None:
@@ -78,7 +49,7 @@ def claim(port: Port, contender: Contender) -> Grant | None:
         contender.name, place.token, lease_ms(lease.ttl), token, guarded=context.guard.on
     )
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
-    confirmation = Confirmation(port.masters, ballot, given)
+    confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)
     return Grant(place.token, sent_at, place.waiter, 0, token, len(given), True, confirmation)
 
 

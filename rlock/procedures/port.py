@@ -37,8 +37,6 @@ WaitGenerator = Generator[Any, Any, T]
 
 @dataclass(frozen=True)
 class ClientContext:
-    """What all procedures of one client share."""
-
     masters: Sequence[str]  # their names, for messages
     clock: Clock
     random: Random
@@ -53,12 +51,10 @@ class ClientContext:
 
     @property
     def pending_events(self) -> PendingEvents:
-        """Events that came up while a mutex was held."""
         return self.guard.pending_events
 
     @cached_property
     def quorum(self) -> int:
-        """Votes that win."""
         return quorum(len(self.masters))
 
 
@@ -148,7 +144,7 @@ class Notifications(Protocol):
         """
 
     def looks_for(self, contender: Contender) -> Sequence[Place]:
-        """The places of this process that this waiter looks after now. None: another waiter does so."""
+        """The places of this process that this waiter looks after now. Empty: another waiter does so."""
 
     def next_waiter(self, name: str) -> Contender | None:
         """The first of this process's own waiters, if it is asleep."""
@@ -157,16 +153,16 @@ class Notifications(Protocol):
         """Wake a waiter of this process with a grant. False: it no longer waits."""
 
 
+@dataclass
 class UnderWay:
     """The owner tokens that masters may have while no hold has them: `close` must undo them."""
 
-    def __init__(self) -> None:
-        #: The options and the owner tokens of each acquire, by the id of its list of tokens.
-        self.acquiring: dict[int, tuple[LockOptions, list[str]]] = {}
-        #: Holds whose release the masters may not have received, by owner token.
-        self.releasing: dict[str, Hold] = {}
-        #: Waiters of this process to which a release gives the lock, by the owner token that they get.
-        self.handing_over: dict[str, Contender] = {}
+    #: The options and the owner tokens of each acquire, by the id of its list of tokens.
+    acquiring: dict[int, tuple[LockOptions, list[str]]] = field(default_factory=dict)
+    #: Holds whose release the masters may not have received, by owner token.
+    releasing: dict[str, Hold] = field(default_factory=dict)
+    #: Waiters of this process to which a release gives the lock, by the owner token that they get.
+    handing_over: dict[str, Contender] = field(default_factory=dict)
 
 
 class Port(Protocol):

@@ -24,16 +24,12 @@ from .port import ClientContext, Port, WaitGenerator
 
 
 class Released(enum.Enum):
-    """The outcome of a release."""
-
     DONE = "done"  # a quorum freed it
     NOT_OURS = "not ours"  # a quorum did not know the owner: the hold was lost before
     UNSURE = "unsure"  # neither; votes that are left end with the lease
 
 
 class Outcome(NamedTuple):
-    """How a release ended."""
-
     released: Released
     handed_over: bool  # a waiter of this process has the lock
 
@@ -57,7 +53,6 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
 
 
 def free(port: Port, hold: Hold) -> None:
-    """Release without waiting for the masters."""
     port.masters.send(_free(port.context, hold), resend_for=hold.lease.ttl)
 
 
@@ -133,7 +128,6 @@ def may_barge(hold: Hold, next_waiter: Contender) -> bool:
 
 
 def outcome(context: ClientContext, ballot: Ballot) -> Released:
-    """Judge the replies."""
     freed = denied = 0
     for i, vote in list(ballot.votes.items()):
         if vote.code == Code.FAULT:

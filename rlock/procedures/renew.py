@@ -1,16 +1,23 @@
-"""Renew: prolong many leases in few round trips, each by a quorum of its own."""
+"""Renew: prolong many leases in few round trips, each by a quorum of its own. Heal: put missing keys back.
+
+So a lock outlives the restart of all masters, one after another. A lease that was won on some masters only
+gets the other masters, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..events import MasterHealed
+from ..model import Code, FaultKind, LeaseState, Vote
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.holds import Hold
-from ..rules.lease import LeaseEvent
+from ..rules.lease import Answer, LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
-from ..rules.renewal_votes import Answer, LockVotes
 from ..rules.timing import lease_ms
 from .port import ClientContext, Masters, Request, WaitGenerator
 
@@ -19,11 +26,12 @@ BATCH = 100
 
 #: `commands.renew` or `commands.heal`.
 Make = Callable[..., Command]
+#: The holds that each master lacks.
+Missing = Mapping[int, Sequence[Hold]]
+Healed = defaultdict[Hold, list[Answer]]
 
 
 class RenewalOutcome(NamedTuple):
-    """The result of a renewal for one lease."""
-
     hold: Hold
     event: LeaseEvent
     sent_at: float
@@ -86,3 +94,101 @@ def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:
     for group in groups.values():
         for start in range(0, len(group), BATCH):
             yield group[start : start + BATCH]
+
+
+def heal(
+    masters: Masters, round_: RenewalRound, until: float = math.inf
+) -> WaitGenerator[list[RenewalOutcome]]:
+    """Put back the missing keys; the outcomes that `renew` left undecided.
+
+    Waits for the last replies to the renewal, at most until ``until``. Sends nothing if no key is missing.
+    """
+    yield from masters.collect([ballot for _, ballot in round_.batches], until)
+    yield from _repeat_refused(masters, commands.renew, round_.batches)
+    missing, healed = _missing(masters.context, round_), Healed(list)
+    if missing:
+        try:
+            yield from _put_back(masters, missing, healed)
+        finally:
+            _release_again(masters, missing)
+    return [judge(masters.context, hold, votes, healed[hold]) for hold, votes in round_.undecided]
+
+
+def _missing(context: ClientContext, round_: RenewalRound) -> Missing:
+    missing: defaultdict[int, list[Hold]] = defaultdict(list)
+    for holds, ballot in round_.batches:
+        complete = ballot.granted == ballot.masters
+        for index, hold in enumerate(holds):
+            before = hold.renewal.last_votes
+            votes = hold.renewal.last_votes = None if complete else LockVotes(ballot, index)
+            # After the end of a lease another owner may have the lock.
+            if votes and hold.lease.state_at(context.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
+                # A master that is too slow may have answered the renewal before this one.
+                earlier = before.absent() if before else []
+                for master in [*votes.absent(), *(i for i in earlier if i not in ballot.votes)]:
+                    missing[master].append(hold)
+    return missing
+
+
+def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerator[None]:
+    context = masters.context
+    batches = [(master, batch) for master, holds in missing.items() for batch in in_batches(holds)]
+    ballots = yield from masters.call_many(
+        [request(context, commands.heal, batch, Settle.ALL, targets=(master,)) for master, batch in batches]
+    )
+    asked = zip([batch for _, batch in batches], ballots, strict=True)
+    yield from _repeat_refused(masters, commands.heal, asked)
+    for (master, batch), ballot in zip(batches, ballots, strict=True):
+        vote = ballot.votes.get(master)
+        if vote is not None and vote.code != Code.FAULT:
+            for hold, code in zip(batch, vote.codes, strict=True):
+                healed[hold].append((master, code, vote.guarded))
+            if count := sum(code == Code.HEALED for code in vote.codes):
+                context.pending_events.add(MasterHealed(context.masters[master], count))
+
+
+def _release_again(masters: Masters, missing: Missing) -> None:
+    """Repeat the releases that came during the healing: otherwise a healed key would have no holder."""
+    targets: defaultdict[Hold, list[int]] = defaultdict(list)
+    for master, holds in missing.items():
+        for hold in holds:
+            if hold.lease.state is LeaseState.RELEASED:
+                targets[hold].append(master)
+    for hold in targets:
+        command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
+        masters.send(command, targets[hold], resend_for=hold.lease.ttl)
+
+
+def _repeat_refused(
+    masters: Masters, make: Make, batches: Iterable[tuple[Sequence[Hold], Ballot]]
+) -> WaitGenerator[None]:
+    """Repeat lock by lock each batch that a master's ACL refused; the replies replace its vote.
+
+    A master refuses a whole script for one forbidden key, so all locks of the batch would run out. A lock
+    that is refused alone is left out for a ttl: otherwise many of them would delay all renewals.
+    """
+    context, now = masters.context, masters.context.clock()
+    repeats: list[tuple[int, Hold, LockVotes]] = []
+    for holds, ballot in batches:
+        for master, vote in list(ballot.votes.items()):
+            if _is_denied(vote) and len(holds) > 1:
+                ballot.votes[master] = Vote(Code.FOREIGN, codes=[Code.FAULT] * len(holds))
+                for i, hold in enumerate(holds):
+                    if hold.renewal.refused_until.get(master, now) <= now:
+                        repeats.append((master, hold, LockVotes(ballot, i)))
+    for start in range(0, len(repeats), BATCH):
+        chunk = repeats[start : start + BATCH]
+        ballots = yield from masters.call_many(
+            [request(context, make, [hold], Settle.ALL, targets=(master,)) for master, hold, _ in chunk]
+        )
+        for (master, hold, votes), answer in zip(chunk, ballots, strict=True):
+            alone = answer.votes.get(master)
+            if alone is not None and alone.fault is None:
+                votes.replace(master, alone)
+            elif alone is not None and _is_denied(alone):
+                until = context.clock() + hold.lease.ttl
+                hold.renewal.refused_until = {**hold.renewal.refused_until, master: until}
+
+
+def _is_denied(vote: Vote) -> bool:
+    return vote.fault is not None and vote.fault.kind is FaultKind.DENIED

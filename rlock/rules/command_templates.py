@@ -87,7 +87,6 @@ class CommandTemplate:
         self._head = b"*%d\r\n%b" % (len(head) + changing, _bulk_strings(head))
 
     def render(self, *changing: str, echo: str) -> Command:
-        """The command with these last arguments."""
         return Command(self._script, self._words, changing, self._head + _bulk_strings(changing), echo)
 
     def render_acquire(self, owner: str, lease_ms: int, token: int) -> Command:
@@ -120,7 +119,6 @@ def end_of_acquire(note: str) -> bytes:
 
 
 def encode(words: Sequence[str]) -> bytes:
-    """A command on the wire: an array of bulk strings."""
     return b"*%d\r\n%b" % (len(words), _bulk_strings(words))
 
 

@@ -18,13 +18,9 @@ _QUEUE_MS = str(round(QUEUE_TTL_S * 1000))
 _CLAIM_MS = str(round(CLAIM_S * 1000))
 _FENCE_MS = str(round(FENCE_TTL_S * 1000))
 
-#: How many waiters `status` lists.
 STATUS_WAITERS = 100
 #: The count in a reply to `release` if one call could not pass all dead waiters.
 UNFINISHED = -2
-
-
-# -- acquire -----------------------------------------------------------------------------------------------
 
 
 def acquire(
@@ -67,9 +63,6 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
         (str(lease_ms), _FENCE_MS, *order, *waiting),
         changing=4 if waiting else 2,
     )
-
-
-# -- release -----------------------------------------------------------------------------------------------
 
 
 def free(
@@ -176,9 +169,6 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
     return wire.channel(name) if hand_on else "", _CLAIM_MS, _FENCE_MS, wire.message if publish else ""
 
 
-# -- the other scripts -------------------------------------------------------------------------------------
-
-
 def _command(
     script: scripts.Script,
     keys: Sequence[str],
@@ -203,7 +193,6 @@ StandingLease = tuple[str, str, int, int]
 
 
 def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
-    """Prolong many leases."""
     arguments = [str(lease_ms)]
     for _, owner, count, _ in leases:
         arguments += (owner, str(count))
@@ -213,7 +202,6 @@ def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = Tru
 
 
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
-    """Put many leases back."""
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
@@ -237,7 +225,6 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
 
 
 def fence(name: str, owner: str, token: int) -> Command:
-    """Store a fencing token."""
     arguments = (owner, str(token), _FENCE_MS)
     return _command(scripts.FENCE, (name, fence_key(name)), arguments, echo=owner, unwritten=name)
 

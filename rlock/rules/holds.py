@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..events import PendingEvents
-from .lease import EXPIRED, Lease, LeaseEvent
+from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
 from .options import LockOptions
-from .renewal_votes import LockVotes
-from .timing import FILL_UP_S, RENEW_SLACK_S, renew_period, retry_period
+from .timing import RENEW_SLACK_S, renew_period, retry_period
 
 #: The cause of a loss that the owner asked for.
 FIXED = "fixed lease"
@@ -44,8 +43,6 @@ class OwnerKey:
 
 
 class Stop(NamedTuple):
-    """Why a hold is not renewed any more."""
-
     cause: str  # for programs
     reason: str  # for people
 
@@ -75,8 +72,6 @@ class ReportState:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Hold:
-    """One owner's unreleased acquires of one lock, and the lease behind them."""
-
     owner_key: OwnerKey
     options: LockOptions
     owner: str  # the owner token on the masters: `<client>:<uuid>`
@@ -94,7 +89,6 @@ class Hold:
 
     @property
     def name(self) -> str:
-        """The name of the lock."""
         return self.options.name
 
     @property
@@ -130,10 +124,6 @@ class RenewalSchedule:
     def __init__(self) -> None:
         self._due: dict[float, dict[Hold, None]] = {}
 
-    def fill_up(self, hold: Hold) -> None:
-        """Schedule the first renewal: it also puts the key on masters that the acquire did not win."""
-        self.renew(hold, hold.acquired_at, FILL_UP_S)
-
     def renew(self, hold: Hold, sent_at: float, within: float = math.inf) -> None:
         """Schedule the next renewal after a successful one, or an acquire, that was sent at ``sent_at``."""
         period = renew_period(hold.lease.ttl)
@@ -147,11 +137,9 @@ class RenewalSchedule:
         self._put(hold, min(retry_at, hold.lease.valid_until))
 
     def end(self, hold: Hold) -> None:
-        """Schedule the end of the validity."""
         self._put(hold, hold.lease.valid_until)
 
     def remove(self, hold: Hold) -> None:
-        """Do not look at a hold any more."""
         due_at = hold.renewal.due_at
         holds = self._due.get(due_at)
         if holds is not None:
@@ -164,7 +152,6 @@ class RenewalSchedule:
         return min(self._due, default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
-        """Remove and return the holds that are due."""
         instants = sorted([due_at for due_at in self._due if due_at <= now])
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
@@ -179,8 +166,6 @@ class RenewalSchedule:
 
 
 class Holds:
-    """All holds of one client, and the schedule of their renewals."""
-
     def __init__(self) -> None:
         self.schedule = RenewalSchedule()
         self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
@@ -196,7 +181,6 @@ class Holds:
         return self.find(hold.owner_key, hold.name) is hold
 
     def find(self, owner_key: OwnerKey, name: str) -> Hold | None:
-        """The hold of this owner on this lock."""
         return self._by_owner.get((owner_key, name))
 
     def holder(self, name: str) -> str:
@@ -208,7 +192,6 @@ class Holds:
         return ""
 
     def taken(self, name: str, now: float) -> bool:
-        """Whether an owner in this process holds the lock with validity left."""
         hold = self._by_name.get(name)
         return hold is not None and hold.lease.remaining(now) > 0.0
 

@@ -24,7 +24,6 @@ NOTE = "rlock:fleet"
 MAX_TOKEN = 9 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512
-#: The start of the names of Redisson's channels.
 REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
@@ -41,12 +40,10 @@ def own_key(name: str, what: str) -> str:
 
 
 def queue(name: str) -> str:
-    """The key of a lock's queue of waiters."""
     return own_key(name, "queue")
 
 
 def fence(name: str) -> str:
-    """The key of a lock's last fencing token."""
     return own_key(name, "fence")
 
 
@@ -55,18 +52,12 @@ def evicted(name: str, owner: str) -> str:
     return own_key(name, f"evicted:{owner}")
 
 
-def fresh_client_id() -> str:
-    """An id that differs for every client, also for two with the same host name and pid."""
-    return os.urandom(8).hex()
-
-
 def waiter_name(token: str, client_id: str) -> str:
     """A waiter's name in the queue: the owner token that a hand-off gives to it, and its client's id."""
     return f"{token}|{client_id}"
 
 
 def token_of(waiter: str) -> str:
-    """The token in a waiter's name."""
     return waiter.rpartition("|")[0]
 
 
@@ -149,7 +140,6 @@ class Wire(NamedTuple):
     message: str = "owner"
 
     def channel(self, name: str) -> str:
-        """The channel for all waiters of a lock."""
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
         return own_key(name, "released")

@@ -1,13 +1,17 @@
-"""The states of a lease, as a table. The diagram in docs/ and the exhaustive test use this table."""
+"""The states of a lease, as a table from which docs/ and a test are made, and the votes on a renewal."""
 
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ..model import LeaseState
+from ..model import Code, LeaseState, Vote
+from .keys import HandOff
 from .quorum import Ballot
-from .timing import CLAIM_S, valid_until
+from .restart_guard import same_memory
+from .timing import CLAIM_S, heals_until, valid_until
 
 #: Bound once: enum lookup is measurable on this path.
 HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
@@ -15,8 +19,6 @@ LOST, RELEASED = LeaseState.LOST, LeaseState.RELEASED
 
 
 class LeaseEvent(enum.Enum):
-    """An event of a lease."""
-
     RENEWED = "renewed"  # a quorum prolonged it before the old validity ended
     FAILED = "renewal failed"  # no quorum prolonged it, and no quorum denied it
     DISOWNED = "disowned"  # a quorum answered that the key is not this owner's
@@ -49,15 +51,30 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 }
 
 
-class Confirmation(Protocol):
-    """The replies that prolong a lease, although nobody waits for them: `procedures/hand_off.py`."""
+@dataclass(frozen=True)
+class Confirmation:
+    """The replies that prolong a grant by messages, although nobody waits for them. They grant nothing."""
 
-    @property
-    def ballot(self) -> Ballot:
-        """The replies."""
+    ballot: Ballot
+    given: Mapping[int, HandOff]  # the messages that were counted, by master
+    read_arrived: Callable[[], None]
+    guarded: bool = field(kw_only=True)  # the restart guard is on
 
     def proves(self, *, read: bool) -> bool:
-        """Whether a quorum of them proves that the lease never lapsed. ``read``: what has arrived, too."""
+        """Whether a quorum still had the grant: then the lease never lapsed, however late that is read.
+
+        ``read``: first read the replies that have arrived.
+        """
+        if read:
+            self.read_arrived()
+        return sum(self._unbroken(i) for i in self.given) >= self.ballot.quorum
+
+    def _unbroken(self, master: int) -> bool:
+        vote = self.ballot.votes.get(master)
+        if vote is None or vote.code != Code.YES:
+            return False
+        # Without that memory the master may have granted the lock to another owner since its message.
+        return not self.guarded or same_memory(vote.note, self.given[master].note)
 
 
 #: The reason of a loss without an answer of the masters.
@@ -89,10 +106,7 @@ class Lease:
         return self.state
 
     def state_at(self, now: float) -> LeaseState:
-        """The state at ``now``, by the clock: a loss needs no thread that notices it.
-
-        It changes no state, so any thread may call it.
-        """
+        """The state at ``now``, by the clock: no thread has to notice a loss. Any thread may call it."""
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
@@ -127,8 +141,63 @@ class Lease:
         return self.on(LeaseEvent.RENEWED)
 
     def remaining(self, now: float) -> float:
-        """How many seconds of validity are left; 0.0: none."""
         self._hear(read=True)
         if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)
         return 0.0
+
+
+#: A master, its code for one lock, and whether the restart guard does not count its grants yet.
+Answer = tuple[int, int, bool]
+
+
+class LockVotes(NamedTuple):
+    """The votes on one lock of a batch. The ballot still takes late votes."""
+
+    ballot: Ballot
+    position: int  # of the lock in its batch
+
+    def answers(self) -> list[Answer]:
+        """The answers of all masters that did not refuse the whole batch."""
+        return [
+            (master, vote.codes[self.position], vote.guarded)
+            for master, vote in list(self.ballot.votes.items())
+            if vote.code != Code.FAULT
+        ]
+
+    def absent(self) -> list[int]:
+        return [master for master, code, _ in self.answers() if code == Code.ABSENT]
+
+    def replace(self, master: int, alone: Vote) -> None:
+        """Put in the answer of a master that was asked for this lock alone."""
+        vote = self.ballot.votes[master]
+        codes = [*vote.codes]
+        (codes[self.position],) = alone.codes
+        self.ballot.votes[master] = vote._replace(codes=codes, guarded=vote.guarded or alone.guarded)
+
+    def event(
+        self, valid_until: float, now: float, max_ttl: float, healed: Sequence[Answer], *, shared: bool
+    ) -> LeaseEvent:
+        """Judge the renewal of a lease that ends at ``valid_until``.
+
+        ``healed``: answers where it was put back. ``shared``: Redisson's forced unlock deletes the key.
+        """
+        granted = unsafe = denied = 0
+        # By master: a slow one may answer the renewal during the healing. Otherwise it would have two votes.
+        for _, code, guarded in {answer[0]: answer for answer in [*self.answers(), *healed]}.values():
+            if code == Code.YES and not guarded:
+                granted += 1
+            elif code in (Code.YES, Code.HEALED):
+                # This master may have granted the lock to somebody else before it lost its memory.
+                unsafe += 1
+            elif code not in (Code.ABSENT, Code.FAULT):
+                # A guarded master cannot deny: the key there may be of an owner without a quorum.
+                denied += not guarded
+        if shared:
+            denied += sum(code == Code.ABSENT and not guarded for _, code, guarded in self.answers())
+        # Until then no other owner can have won with a vote that such a master lost: `heals_until`.
+        if now < heals_until(valid_until, max_ttl):
+            granted += unsafe
+        if granted >= self.ballot.quorum:
+            return LeaseEvent.RENEWED
+        return LeaseEvent.DISOWNED if denied >= self.ballot.quorum else LeaseEvent.FAILED

@@ -98,8 +98,6 @@ class LeaseOptions:
 
 @dataclass(frozen=True)
 class LockOptions:
-    """The options of one lock."""
-
     name: str
     lease: LeaseOptions
     renew: bool = True
@@ -141,7 +139,6 @@ def check_callback(option: str, callback: object) -> None:
 
 
 def check_name(name: object) -> str:
-    """Return the name of a lock, or raise `OptionsError`."""
     if not isinstance(name, str):
         raise OptionsError(f"a lock's name must be a str, not {type(name).__name__}: {name!r}")
     if not name:
@@ -158,7 +155,6 @@ def check_name(name: object) -> str:
 
 
 def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
-    """Return a number of seconds, or raise `OptionsError`."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(value, int) and value.bit_length() > 1023:
         value = math.inf  # no float is so large

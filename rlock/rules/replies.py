@@ -57,7 +57,6 @@ _ACQUIRED = (int, bytes, int, int, int, int, int, bytes, int)
 _RELEASED = (int, bytes, int, int, int)
 _STATUS = (int, bytes, int, int, int, list, bytes)
 _BATCH = (bytes, list, bytes)
-#: Bound once: enum lookup is measurable on this path.
 _YES, _FOREIGN = Code.YES, Code.FOREIGN
 #: The codes of a reply about one lock, and of each lock of a batch.
 _CODES = frozenset(map(int, (Code.YES, Code.ABSENT, Code.FOREIGN, Code.NOT_A_LOCK, Code.QUEUED)))
@@ -93,7 +92,6 @@ def decode_one(reply: Any) -> Vote:
 
 
 def decode_handshake(reply: Any) -> Vote:
-    """The vote in the reply of `handshake`."""
     vote = decode_one(reply)
     if vote.code == Code.FAULT:
         return vote
@@ -101,13 +99,11 @@ def decode_handshake(reply: Any) -> Vote:
 
 
 def decode_wait(reply: Any) -> Vote:
-    """The vote in the reply of `wait`."""
     vote = decode_one(reply)
     return _refusal(vote._replace(token=0, time_us=vote.token))
 
 
 def decode_status(reply: Any) -> Vote:
-    """The vote in the reply of `status`."""
     if _kinds(reply) != _STATUS or reply[0] not in _CODES:
         return _no_vote(reply)
     code, holder, count, ttl_ms, length, entries, note = reply

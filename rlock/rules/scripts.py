@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Script:
-    """One file of `lua/`."""
-
     name: str
     source: str
 

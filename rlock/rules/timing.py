@@ -98,7 +98,6 @@ def longest_acquisition(max_ttl: float) -> float:
 
 
 def won_until(sent_at: float, ttl: float, longest: float) -> float:
-    """The instant until which a round that was sent at ``sent_at`` can be won."""
     return min(valid_until(sent_at, ttl), sent_at + longest)
 
 
@@ -189,7 +188,6 @@ def spread_wait(random: Random, length: int, round_s: float) -> float:
 
 
 def unreachable_wait(random: Random, failures: int) -> float:
-    """How long to wait before asking again when no quorum answers."""
     return _jittered(random, _doubled(0.02, failures, 0.5))
 
 

@@ -19,8 +19,6 @@ from .quorum import Ballot
 
 
 class Stage(enum.Enum):
-    """How far a contender has come."""
-
     NEW = "new"  # it has no place in the queue
     SUBSCRIBING = "subscribing"  # fewer than a quorum of masters have confirmed its subscription
     JOINING = "joining"  # its next round asks for a place in the queue
@@ -62,17 +60,13 @@ class ContenderState(Protocol):
     until: float  # the instant at which its time ends
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict of its last round."""
+    def verdict(self) -> Verdict: ...
 
     @property
-    def nudged(self) -> bool:
-        """Whether it has called `Move.NUDGE` before that round."""
+    def nudged(self) -> bool: ...
 
 
 class Move(enum.Enum):
-    """What a contender does next."""
-
     FAIL = "raise an error: no waiting can help"
     NUDGE = "have the masters that are free hand the lock to the first waiter that lives"
     STOP = "leave the queue: the time is over"
@@ -84,8 +78,6 @@ class Move(enum.Enum):
 
 
 class Row(NamedTuple):
-    """One row of `MOVES`."""
-
     when: str  # the condition in words, for the docs
     holds: Callable[[Ballot, ContenderState, float], bool]
     move: Move
@@ -95,7 +87,7 @@ def _queued(ballot: Ballot) -> bool:
     return any(vote.code == Code.QUEUED for vote in ballot.votes.values())
 
 
-def _no_vote(ballot: Ballot, contender: ContenderState) -> bool:
+def _no_vote(ballot: Ballot, contender: ContenderState, _now: float) -> bool:
     """Whether too few masters have a vote. A first refusal by a quorum of them earns a place first."""
     if contender.verdict not in (Verdict.UNREACHABLE, Verdict.TOO_LATE):
         return False
@@ -122,11 +114,7 @@ MOVES = (
     Row("the time is over", lambda ballot, contender, now: now >= contender.until, Move.STOP),
     # Nobody can win while so many masters have no vote: handing on their votes would only keep all waiters
     # busy.
-    Row(
-        "too few masters have a vote",
-        lambda ballot, contender, now: _no_vote(ballot, contender),
-        Move.RETRY,
-    ),
+    Row("too few masters have a vote", _no_vote, Move.RETRY),
     Row(
         "it has no place in the queue",
         lambda ballot, contender, now: contender.stage is Stage.NEW,
@@ -150,7 +138,6 @@ MOVES = (
 
 
 def next_move(ballot: Ballot, contender: ContenderState, now: float) -> Move:
-    """What a contender does after a round that it did not win."""
     for row in MOVES:
         if row.holds(ballot, contender, now):
             return row.move

@@ -13,10 +13,9 @@ from ..client import Client
 from ..decorator import substitutes
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
-from ..procedures.heal import heal
 from ..procedures.inspect import evict
 from ..procedures.port import WaitGenerator
-from ..procedures.renew import renew
+from ..procedures.renew import heal, renew
 from ..rules.lease import LeaseEvent
 from .memory import MemoryMaster, MemoryMasters
 

@@ -12,7 +12,7 @@ from rlock.cli.doctor.acl import Permissions
 from rlock.cli.doctor.facts import ClockSample, Facts, Fleet, Memory, Target, Timing, Trouble, as_json
 from rlock.cli.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.cli.doctor.report import closing, report
-from rlock.rules.memory_epoch import MemoryReport
+from rlock.rules.restart_guard import MemoryReport
 
 PAGE = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE

@@ -13,10 +13,10 @@ import pytest
 
 from rlock.model import Code, LeaseState, Vote
 from rlock.procedures.contender import Grant
-from rlock.procedures.hand_off import Confirmation, claim
+from rlock.procedures.hand_off import claim
 from rlock.rules import scripts
 from rlock.rules.keys import REDISSON, HandOff
-from rlock.rules.lease import Lease
+from rlock.rules.lease import Confirmation, Lease
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.rules.tickets import FleetTime
@@ -134,7 +134,7 @@ def test_a_message_with_another_token_counts_for_nothing() -> None:
     assert (grant.token, grant.votes) == (TOKEN, 3)
     assert world.now - 0.31 < grant.sent_at <= world.now - 0.3
     assert grant.confirmation is not None
-    assert set(grant.confirmation.given) == {0, 1, 2}  # type: ignore[attr-defined]
+    assert set(grant.confirmation.given) == {0, 1, 2}
 
 
 # -- the instant of a grant ----------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ def test_a_message_is_read_or_is_no_grant(payload: bytes, place: bytes, token: i
 SAME = Vote(Code.YES, note=NOTE)
 
 
-def confirmed(world: World, *votes: Vote) -> Confirmation:
+def confirmed(world: World, *votes: Vote, guarded: bool = True) -> Confirmation:
     ballot = Ballot(3, sent_at=world.now)
     for master, vote in enumerate(votes):
         ballot.cast(master, vote)
     handed(world, *[message(world)] * 2)
-    return Confirmation(world, ballot, world.contender.findings.handed)
+    return Confirmation(ballot, world.contender.findings.handed, world.read_arrived, guarded=guarded)
 
 
 @pytest.mark.rule("3.10")
@@ -202,14 +202,11 @@ def confirmed(world: World, *votes: Vote) -> Confirmation:
 def test_a_quorum_on_which_the_grant_still_stands_proves_that_the_lease_never_lapsed(
     votes: Sequence[Vote], proven: bool
 ) -> None:
-    world = World(3)
-    confirmation = confirmed(world, *votes)
-    world.context = replace(world.context, guard=Guard(world.context.masters, 10.0))
-    assert confirmation.proves(read=False) is proven
+    assert confirmed(World(3), *votes).proves(read=False) is proven
 
 
 def test_without_the_guard_no_note_is_compared() -> None:
-    assert confirmed(World(3), SAME, SAME._replace(note="")).proves(read=False)
+    assert confirmed(World(3), SAME, SAME._replace(note=""), guarded=False).proves(read=False)
 
 
 def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> None:

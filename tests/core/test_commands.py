@@ -16,8 +16,8 @@ from rlock.procedures.port import Request
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, encode, end_of_acquire
 from rlock.rules.keys import OWN, REDISSON
-from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Settle
+from rlock.rules.restart_guard import MemoryReport
 from rlock.rules.tickets import Place
 from rlock.testing import memory_client
 

@@ -104,7 +104,7 @@ def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
             def handler(
                 frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
             ) -> Any:
-                if not frame.f_code.co_filename.endswith("_client/loss_signal.py"):
+                if not frame.f_code.co_filename.endswith("_client/runtime.py"):
                     return None
                 if kind == "line" and next(lines) == at:
                     sys.settrace(None)
@@ -151,7 +151,7 @@ def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
 def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
     schedule, hold = Holds().schedule, a_hold("x", 100.0)
     end = hold.lease.valid_until
-    schedule.fill_up(hold)
+    schedule.renew(hold, hold.acquired_at, FILL_UP_S)
     assert schedule.next_due() == hold.renewal.due_at
     assert 100.0 + FILL_UP_S - RENEW_SLACK_S <= hold.renewal.due_at <= 100.0 + FILL_UP_S
     schedule.renew(hold, 101.0)

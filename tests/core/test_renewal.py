@@ -9,14 +9,12 @@ from collections.abc import Sequence
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.heal import heal
-from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, judge, renew
+from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, judge, renew
 from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
-from rlock.rules.lease import LeaseEvent
+from rlock.rules.lease import LeaseEvent, LockVotes
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.renewal_votes import LockVotes
 from rlock.rules.timing import heals_until
 
 from .world import DOWN, Call, World, named, words

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import rlock
 from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
+from rlock._client.libraries import Reader
 from rlock._client.runtime import NO_WAIT
-from rlock._client.secrets import Reader
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
 from rlock.errors import RLockError
@@ -32,8 +32,8 @@ from rlock.procedures.port import WaitGenerator, Wake
 from rlock.procedures.renew import judge
 from rlock.rules import keys, replies
 from rlock.rules.keys import NOTE, owner_token
+from rlock.rules.lease import LockVotes
 from rlock.rules.quorum import Ballot
-from rlock.rules.renewal_votes import LockVotes
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 

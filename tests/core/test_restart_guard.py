@@ -8,9 +8,8 @@ import pytest
 
 from rlock.errors import OptionsError
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.rules.memory_epoch import FLUSHED, NEW, NO_INFO, RESTARTED, MemoryReport, Note
 from rlock.rules.options import ClientOptions, from_env
-from rlock.rules.restart_guard import Guard
+from rlock.rules.restart_guard import FLUSHED, NEW, NO_INFO, RESTARTED, Guard, MemoryReport, Note
 from rlock.rules.timing import guard_time
 
 NAMES = ["redis://a", "redis://b", "redis://c"]

@@ -24,9 +24,8 @@ from rlock.procedures.port import ClientContext, WaitGenerator
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
-from rlock.rules.memory_epoch import MemoryReport
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.restart_guard import Guard
+from rlock.rules.restart_guard import Guard, MemoryReport
 from rlock.testing.memory.masters import Master
 
 TIMEOUT_S = 1.0

@@ -11,7 +11,7 @@ import redis
 
 from rlock._client.handshake import ConnectOptions
 from rlock._sync.connection import Endpoint
-from rlock.rules.memory_epoch import Note
+from rlock.rules.restart_guard import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..scripted import LIFE, NOTE, Box

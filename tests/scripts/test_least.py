@@ -15,8 +15,7 @@ import redis
 import rlock
 from rlock._client.handshake import ConnectOptions
 from rlock._sync.connection import Endpoint
-from rlock.rules.memory_epoch import NO_INFO
-from rlock.rules.restart_guard import Guard
+from rlock.rules.restart_guard import NO_INFO, Guard
 
 from ..docs.pages import marked
 from ..lock.conftest import eventually

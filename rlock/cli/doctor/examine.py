@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 
 from ..._client import handshake
@@ -19,8 +20,7 @@ from ..._sync.connection import Endpoint
 from ...clock import now
 from ...model import Code
 from ...rules import commands, keys, replies
-from ...rules.memory_epoch import MemoryReport
-from ...rules.restart_guard import Guard
+from ...rules.restart_guard import Guard, MemoryReport
 from ...rules.timing import lease_ms
 from ..numbers import time_us as parse_time
 from .acl import (
@@ -161,7 +161,7 @@ class Examination:
         for host, port in self.facts.replica_addresses:
             found: ClockSample | str
             try:
-                session = Session(self._endpoint.at(host, port), self.patience, deadline)
+                session = Session(_at(self._endpoint, host, port), self.patience, deadline)
                 with contextlib.closing(session):
                     found = self._sample(session)[1] or "it tells no time"
             except (SessionError, OSError) as error:
@@ -318,3 +318,13 @@ def _judge_guard(fleet: Fleet) -> None:
         facts.memory.guarded = guard.wait(i, at)
         if facts.memory.guarded:
             facts.memory.guard_reason = guard.fault(i, at).partition(": it has")[0]
+
+
+def _at(endpoint: Endpoint, host: str, port: int) -> Endpoint:
+    """Another server of the same group."""
+    other, library = copy(endpoint), endpoint.library
+    other.service, other.__dict__["label"] = None, f"{host}:{port}"
+    tls = issubclass(endpoint._class, library.SSLConnection)
+    other._class = library.SSLConnection if tls else library.Connection
+    other._arguments = {**endpoint._arguments, "host": host, "port": port}
+    return other

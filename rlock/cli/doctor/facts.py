@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rules.memory_epoch import MemoryReport, Note
 from ...rules.quorum import quorum
 from ...rules.replies import online
+from ...rules.restart_guard import MemoryReport, Note
 from ...rules.timing import guard_time
 from ..numbers import whole
 from .acl import Permissions

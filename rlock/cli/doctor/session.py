@@ -11,8 +11,8 @@ from typing import Any
 
 import hiredis
 
+from ..._client.libraries import Reader
 from ..._client.libraries import default as library
-from ..._client.secrets import Reader
 from ..._sync.connection import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...rules import replies
-from ...rules.memory_epoch import MemoryReport, Note
+from ...rules.restart_guard import MemoryReport, Note
 from .. import numbers
 from .snapshot import GroupHealth
 

@@ -17,7 +17,7 @@ from ..._client.handshake import ConnectError, ConnectOptions, HandshakeResult
 from ...model import Fault, FaultKind
 from ...rules import commands, scripts
 from ...rules.keys import NOTE
-from ...rules.memory_epoch import MemoryReport
+from ...rules.restart_guard import MemoryReport
 from .connection import MemoryConnection
 from .keyspace import Message
 from .masters import Master
