@@ -3,7 +3,7 @@
 One subscriber connection to each master carries two channels for each lock: the lock's own, and one of this
 client for hand-offs to its waiters. A subscription ends a little after its last waiter. Twice a second a
 daemon thread or a timer ends unused subscriptions, connects to masters, and reads if nobody waits. It also
-subscribes once more, and replaces a connection without a reply in time: a firewall may have dropped it.
+replaces a connection without a reply in time, which a firewall may have dropped.
 """
 
 from __future__ import annotations
@@ -147,6 +147,12 @@ class Subscriptions(Notifications, Traffic[L]):
             found = self._by_name.get(contender.name)
             return found.looks_for(own, self._context.clock()) if found is not None and own.drawn else [own]
 
+    def doubt(self, contender: Contender) -> None:
+        with self._mutex:
+            if (found := self._by_name.get(contender.name)) is not None:
+                # Not PING, which an ACL may forbid.
+                self._send_all(encode(("SUBSCRIBE", *found.names)))
+
     def next_waiter(self, name: str) -> Contender | None:
         found = self._by_name.get(name)
         if found is None:
@@ -214,7 +220,7 @@ class Subscriptions(Notifications, Traffic[L]):
                 # With the mutex: otherwise a waiter that comes now would not begin again.
                 self._stop_looking = None
                 return False
-            self._probe(now)
+            self._drop_silent(now)
         self._context.pending_events.emit()
         return True
 
@@ -242,21 +248,15 @@ class Subscriptions(Notifications, Traffic[L]):
         self._connections.connect_due()
         return True
 
-    def _probe(self, now: float) -> None:
-        """Drop the connections without a reply in time, and ask for a reply on the others. With the mutex."""
-        names = next(iter(self._by_name.values())).names
+    def _drop_silent(self, now: float) -> None:
+        """Drop the connections without a reply in time. With the mutex."""
         for server in self._connections.servers:
-            if server.connection is None or server.index in self._replies.refusing:
-                continue
             took = now - self._replies.due.get(server.index, math.inf)
-            if took > self._replies.timeout:
+            if took > self._replies.timeout and server.index not in self._replies.refusing:
                 text = f"no reply to SUBSCRIBE for {took:.3g} s: messages need a new connection"
                 failed = MasterFailed(server.endpoint.label, "silent", text, connected=True)
                 self._context.pending_events.add(failed)
                 self._connections.drop(server, Fault(FaultKind.TIMEOUT, text))
-            elif server.index not in self._replies.due:
-                # Not PING, which an ACL may forbid.
-                self._send(server, server.connection, encode(("SUBSCRIBE", *names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:

@@ -219,9 +219,12 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             return wake
         master = context.random.randrange(ballot.masters) if master < 0 else master
         vote, master = yield from _look(port, contender, master, places)
+        handed = contender.place is not None and vote is not None and vote.holder == contender.place.token
+        if handed or (vote is not None and vote.code == Code.ABSENT):
+            port.notifications.doubt(contender)
         if vote is None or vote.code != Code.FOREIGN:
             return Wake.TIME
-        if contender.place is not None and vote.holder == contender.place.token:
+        if handed:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)

@@ -146,6 +146,9 @@ class Notifications(Protocol):
     def looks_for(self, contender: Contender) -> Sequence[Place]:
         """The places of this process that this waiter looks after now. Empty: another waiter does so."""
 
+    def doubt(self, contender: Contender) -> None:
+        """Find out which connections still live: a look found a release that no message told."""
+
     def next_waiter(self, name: str) -> Contender | None:
         """The first of this process's own waiters, if it is asleep."""
 

@@ -235,6 +235,8 @@ class World(Port, Masters, Notifications):
         if left:
             self.steps.append(Unsubscribe(contender))
 
+    def doubt(self, contender: Contender) -> None: ...
+
     def looks_for(self, contender: Contender) -> Sequence[Place]:
         return [contender.place] if contender.place is not None and self.looks else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 
 import pytest
@@ -137,20 +138,31 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
     bad, silent = proxies(masters3.urls), []
     end = observe(lambda e: silent.append(e) if isinstance(e, MasterFailed) and e.kind == "silent" else None)
     holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
-    lock = holder.lock("x")
+    lock, heard = holder.lock("x"), holder.lock("y")
     lock.acquire()
+    heard.acquire()
     waiter = Waiter(other)
+
+    def hear() -> None:
+        with other.lock("y"):
+            pass
+
+    hears = threading.Thread(target=hear)
+    hears.start()
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
+    waiting(holder)
     for proxy in bad:
         proxy.forget_subscribers()
+    lock.release()  # nobody is told; a look finds it
     # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
+    assert waiter.got(2 * LOOK_S)
     assert eventually(lambda: len(silent) == 3, 5.0)
     time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
     released_at = time.monotonic()
-    lock.release()
-    assert waiter.got()
-    assert waiter.got_at - released_at < 0.3, "it polled"
+    heard.release()
+    hears.join(5.0)
+    assert time.monotonic() - released_at < 0.3, "it polled"
     end()
     assert sorted(event.master for event in silent) == sorted(proxy.url for proxy in bad)
 
