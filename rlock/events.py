@@ -263,6 +263,16 @@ class OutOfStep(MasterEvent):
 
 
 @dataclass(frozen=True)
+class SubscribeRefused(MasterEvent):
+    """A master does not answer SUBSCRIBE as a server does."""
+
+    _level = logging.WARNING
+    _text = "{master} refuses SUBSCRIBE, so waiters poll: {answer}"
+
+    answer: str
+
+
+@dataclass(frozen=True)
 class UnknownMessage(MasterEvent):
     """A message on a channel of a lock that no client of rlock sends. It is ignored."""
 
@@ -293,9 +303,14 @@ def observe(observer: Observer) -> Callable[[], None]:
     global _observers
     _observers = (*_observers, observer)
 
+    once = [observer]
+
     def end() -> None:
         global _observers
-        _observers = tuple(other for other in _observers if other is not observer)
+        others = [*_observers]
+        if once:  # only this registration: the same observer may have another one
+            others.remove(once.pop())
+        _observers = tuple(others)
 
     return end
 

@@ -25,6 +25,7 @@ from .operations import NAME, OPERATIONS, Scene
 
 #: How long an operation may take, and another thread of the client behind it.
 LIMIT_S, SOON_S = 4.0, 1.0
+INTERRUPTED = "interrupted rlock's own code"
 #: After so many failures the rest of an operation is left out.
 ENOUGH = 10
 
@@ -36,7 +37,8 @@ class Row:
     name: str
     masters: int
     beside: bool
-    work: str = ""  # that a collection does; "": an interrupt
+    work: str = ""  # that a signal handler does; "": it interrupts
+    collects: bool = False  # the garbage collector does the work
     instants: int = 0
     instructions: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)  # by place
@@ -48,7 +50,7 @@ class Row:
     def __str__(self) -> str:
         beside = "2 threads" if self.beside else "1 thread"
         return (
-            f"{self.name:<21}N={self.masters}  {beside:<10}{self.work:<16}{self.instructions:>7} instructions"
+            f"{self.name:<21}N={self.masters}  {beside:<10}{self.work + (', gc' if self.collects else ''):<19}{self.instructions:>7} instructions"
             f"{self.instants:>6} instants {self.failed:>5} failures"
         )
 
@@ -209,7 +211,7 @@ def _shield(master: Any, instant: Instant) -> None:
 
 def interrupt(row: Row, at: int) -> tuple[Instant, list[str]]:
     instant = Instant(at)
-    return instant, run(row, instant, lambda _: instants.interrupted(instant, LIMIT_S))
+    return instant, run(row, instant, lambda _: instants.signalled(instant, LIMIT_S))
 
 
 def _release(scene: Scene) -> None:
@@ -224,7 +226,7 @@ def _acquire(scene: Scene) -> None:
         lock.release()
 
 
-#: The work of a collection: as a `__del__`, a dropped generator with `with lock:`, or a handler does it.
+#: The work of a signal handler, of a `__del__`, or of a dropped generator with `with lock:`.
 WORK: dict[str, Callable[[Scene], object]] = {
     "releases": _release,
     "acquires": _acquire,
@@ -244,14 +246,16 @@ def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
             try:
                 WORK[row.work](scene)
             except rlock.RLockError as error:
-                if "stopped" not in str(error) and not scene.client._closed:
+                # Nothing else can be said to a handler that interrupted the client in a critical section.
+                if INTERRUPTED not in str(error) and not scene.client._closed:
                     errors.append(f"the work: {error!r}")
             if time.monotonic() - began > SOON_S:
                 errors.append(f"the work took {time.monotonic() - began:.1f} s")
 
+        instant.work = work
         if row.work == "releases":
             scene.client.lock("held").acquire()
-        with instants.entered_again(instant, LIMIT_S, work):
+        with (instants.collected if row.collects else instants.signalled)(instant, LIMIT_S):
             yield
 
     wrong = run(row, instant, disturb)
@@ -280,7 +284,7 @@ def all_instants(
 
 def rows(options: argparse.Namespace) -> Iterator[Row]:
     names = [name for name in OPERATIONS if not options.only or name in options.only]
-    for work in WORK if options.again else ("",):
+    for work in WORK if options.again or options.collect else ("",):
         if options.work and work not in options.work:
             continue
         for name in names:
@@ -288,15 +292,20 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
                 for beside in (False, True):
                     if beside and name == "acquire, first use":
                         continue  # the second thread would use the client first
-                    yield Row(name, masters, beside, work)
+                    yield Row(name, masters, beside, work, options.collect)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit status: 0 nothing failed; 1 something did."""
     parser = argparse.ArgumentParser(prog="python -m evidence.interrupts", description=__doc__)
-    parser.add_argument("--again", action="store_true", help="foreign code by the garbage collector instead")
+    parser.add_argument("--again", action="store_true", help="a signal handler that uses the client instead")
+    parser.add_argument(
+        "--collect", action="store_true", help="the garbage collector uses the client instead"
+    )
     parser.add_argument("--only", action="append", choices=[*OPERATIONS], help="these operations")
-    parser.add_argument("--work", action="append", choices=[*WORK], help="with --again: this work")
+    parser.add_argument(
+        "--work", action="append", choices=[*WORK], help="with --again or --collect: this work"
+    )
     parser.add_argument("--masters", type=int, nargs="+", default=[1, 3])
     parser.add_argument("--every", type=int, default=1, help="a sample: about every n-th instant, at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
@@ -308,7 +317,7 @@ def main(words: Sequence[str] | None = None) -> int:
     sys.unraisablehook = lambda _: None  # an interrupted finalizer
     began, total, failed = time.monotonic(), 0, 0
     for row in rows(options):
-        all_instants(row, enter_again if options.again else interrupt, step)
+        all_instants(row, enter_again if row.work else interrupt, step)
         gc.collect()
         print(row, flush=True)
         for place, wrong in row.failures.items():

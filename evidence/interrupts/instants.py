@@ -77,13 +77,16 @@ def _place(frame: FrameType | None) -> str:
 class Instant:
     """The ``at``-th instant of one run, and where that was."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, work: Callable[[], object] | None = None) -> None:
         self.at = at
+        self.work = work  # that the signal handler, or the collector, does; None: it raises KeyboardInterrupt
         self.instructions = 0  # of rlock's, as far as they were counted
         self.passed = 0  # instants, or collections
         self.place = ""  # "": the operation has fewer instants
         self._held_back = False
-        self._calling: FrameType | None = None  # it is about to call: the begin of the function is no other instant
+        self._calling: FrameType | None = (
+            None  # it is about to call: the begin of the function is no other instant
+        )
 
     @property
     def reached(self) -> bool:
@@ -120,7 +123,9 @@ class Instant:
             return
         self.place = _place(frame)
         sys.settrace(None)
-        raise KeyboardInterrupt
+        if self.work is None:
+            raise KeyboardInterrupt
+        self.work()
 
     def shield(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of a master. As behind a system call, its caller handles the signal."""
@@ -133,14 +138,14 @@ class Instant:
 
     # -- collections -------------------------------------------------------------------------------
 
-    def on_collection(self, work: Callable[[], object], phase: str, _: Any) -> None:
+    def on_collection(self, phase: str, _: Any) -> None:
         frame = sys._getframe(1)
         if phase != "start" or _thread.get_ident() != MAIN or not _is_ours(frame.f_code):
             return
         self.passed += 1
-        if self.passed == self.at:
+        if self.passed == self.at and self.work is not None:
             self.place = _place(frame)
-            work()
+            self.work()
 
 
 MAIN = _thread.get_ident()
@@ -163,8 +168,8 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def interrupted(instant: Instant, seconds: float) -> Iterator[None]:
-    """Run the body with a Ctrl-C at an instant; it goes no further."""
+def signalled(instant: Instant, seconds: float) -> Iterator[None]:
+    """Run the body with a signal at an instant. A KeyboardInterrupt goes no further."""
     before = signal.signal(signal.SIGINT, instant.on_signal)
     gc.disable()  # otherwise the signal may hit a finalizer of an earlier run
     with _limited(seconds):
@@ -183,17 +188,17 @@ def interrupted(instant: Instant, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def entered_again(instant: Instant, seconds: float, work: Callable[[], object]) -> Iterator[None]:
-    """Run the body, and ``work`` in the n-th collection; every second allocation collects."""
-    before, callback = gc.get_threshold(), partial(instant.on_collection, work)
+def collected(instant: Instant, seconds: float) -> Iterator[None]:
+    """Run the body with the work in its n-th collection; every second allocation collects."""
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()  # otherwise each collection would go through all objects
-    gc.callbacks.append(callback)
+    gc.callbacks.append(instant.on_collection)
     with _limited(seconds):
         try:
             gc.set_threshold(1, 1_000_000)
             yield
         finally:
             gc.set_threshold(*before)
-            gc.callbacks.remove(callback)
+            gc.callbacks.remove(instant.on_collection)
             gc.unfreeze()

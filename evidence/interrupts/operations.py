@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import rlock
 
@@ -20,7 +21,7 @@ NAME = "x"
 class Scene:
     """The client under test, another client of the same masters, and threads."""
 
-    def __init__(self, masters: list[object]) -> None:
+    def __init__(self, masters: list[Any]) -> None:
         self.client = rlock.Client(masters, ttl=8.0)
         self.other = rlock.Client(masters, ttl=8.0)
         self.lock = self.client.lock(NAME)
@@ -31,8 +32,8 @@ class Scene:
         self._threads.append(thread)
         thread.start()
 
-    def holder(self, client: rlock.Client, seconds: float = HELD_S) -> None:
-        """Another owner that has the lock now, and keeps it for a time."""
+    def holder(self, client: rlock.Client, seconds: float = HELD_S, *, wait: bool = True) -> None:
+        """Another owner that has the lock now, or waits for it, and keeps it for a time."""
         taken = threading.Event()
 
         def work() -> None:
@@ -41,7 +42,7 @@ class Scene:
                 time.sleep(seconds)
 
         self.start(work)
-        taken.wait(5)
+        taken.wait(5 if wait else 0)
 
     def join(self) -> list[str]:
         until = time.monotonic() + 2.0
@@ -56,7 +57,7 @@ def acquire(scene: Scene) -> Iterator[Call]:
 
 def acquire_first(scene: Scene) -> Iterator[Call]:
     """The first use of a client, which connects."""
-    fresh = rlock.Client(scene.client._endpoints, ttl=8.0)  # type: ignore[arg-type]
+    fresh = rlock.Client(scene.client._endpoints, ttl=8.0)
     scene.client.close()
     scene.client, scene.lock = fresh, fresh.lock(NAME)
     yield scene.lock.acquire
@@ -116,7 +117,7 @@ def fair(scene: Scene) -> Iterator[Call]:
 def hand_over(scene: Scene) -> Iterator[Call]:
     """A release while another thread of the client waits."""
     scene.lock.acquire()
-    scene.start(lambda: scene.client.lock(NAME).acquire() and scene.client.lock(NAME).release())
+    scene.holder(scene.client, 0.0, wait=False)
     notifications = scene.client._engine().notifications
     until = time.monotonic() + 1.0
     while not notifications.waiting(NAME) and time.monotonic() < until:
@@ -134,8 +135,9 @@ def renew(scene: Scene) -> Iterator[Call]:
 
 
 def ask(scene: Scene) -> Iterator[Call]:
-    with scene.lock:
-        yield lambda: (scene.lock.locked(), scene.lock.check(), scene.lock.fencing_token, scene.lock.lost)
+    lock = scene.lock
+    with lock:
+        yield lambda: (lock.locked(), lock.is_owned(), lock.fencing_token, lock.lost.is_set())
 
 
 def close(scene: Scene) -> Iterator[Call]:

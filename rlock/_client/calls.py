@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import RLockError
@@ -147,6 +148,9 @@ class Calls(Pipeline[L], Masters):
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:
+        if self._mutex._is_owned():  # see `Engine.interrupted`: it would overtake a command that is half sent
+            self._runtime.later(partial(self.send, command, targets, resend_for=resend_for))
+            return
         packed = command.packed
         with self._mutex:
             if not self._connections.closed:
@@ -159,6 +163,8 @@ class Calls(Pipeline[L], Masters):
     def _send(self, call: PendingCall) -> None:
         request, ballot = call.request, call.ballot
         packed = request.command.packed
+        if self._mutex._is_owned():
+            raise RLockError("this signal handler or finalizer interrupted rlock's own code: it cannot wait")
         with self._mutex:
             if self._connections.closed or self._closer is not None:
                 self._check()
@@ -336,6 +342,11 @@ class Calls(Pipeline[L], Masters):
                 if not to_the_end:
                     raise
                 call.over = False  # cancelled again, as by asyncio.run: wait on, until the same deadline
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` has closed the connections."""
+        return self._connections.closed
 
     def close(self) -> None:
         """Close the connections; calls under way end with an error. A second call does nothing."""

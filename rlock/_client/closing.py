@@ -21,27 +21,31 @@ if TYPE_CHECKING:
 
 
 def close(engine: Engine) -> WaitGenerator[None]:
-    """Release the holds, undo acquires, end connections and the watchdog. A second call does nothing."""
+    """Release the holds, undo acquires, end connections and the watchdog.
+
+    A second call does nothing, unless Ctrl-C has ended the first one: then it does all of it again, which
+    changes nothing on the masters that was done. Only a call of another thread or task under way is left alone.
+    """
+    here = engine.runtime.caller()
     with engine.mutex:
-        if engine.closed:
+        if engine.closed and (engine.watchdog.stopped or engine.closer not in (None, here)):
             return
-        engine.closed = True
+        engine.closed, engine.closer = True, here
         now = engine.clock()
-        lost = [hold for hold in engine.holds if hold.lease.look(now) is LeaseState.LOST]
-        holds = [hold for hold in engine.holds if hold not in lost]
-        for hold in holds:
+        for hold in engine.holds:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
-            engine.holds.schedule.remove(hold)
-            hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
-            hold.report.end_reported = True
+            if hold.lease.look(now) is not LeaseState.LOST:
+                engine.holds.schedule.remove(hold)
+                hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
+        holds = [hold for hold in engine.holds if hold.lease.reason == AT_CLOSE]
         # Also holds whose owners are releasing now: their commands may come too late.
         releasing = [*holds, *engine.under_way.releasing.values()]
-    for hold in holds:
-        if hold.report.signal is not None:
-            hold.report.signal.set()
     try:
+        for hold in holds:
+            if hold.report.signal is not None:
+                hold.report.signal.set()
         _take_back(engine)
-        if releasing:
+        if releasing and not engine.masters.is_closed:
             # Pipelined, so the wait is bounded for any number of holds.
             try:
                 yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
@@ -51,18 +55,25 @@ def close(engine: Engine) -> WaitGenerator[None]:
     except GeneratorExit:
         raise
     except BaseException:
+        _take_back(engine)
+        for hold in releasing:
+            engine.masters.send(_release(engine, hold).command)
         # A master forgets commands that it has not read when the connection closes.
         yield from engine.masters.drain(to_the_end=True)
         raise
     finally:
-        engine.watchdog.stop()
+        engine.closer = None
+        # The wait for its thread is the last step: Ctrl-C there must not leave the connections open.
         engine.notifications.close()
         engine.masters.close()
-        for hold in holds:
-            event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
-            lock_events.emit_in_order(hold, event)
-        for hold in lost:
-            engine.watchdog.report_loss(hold)
+        for hold in engine.holds:
+            if hold.lease.reason != AT_CLOSE:
+                engine.watchdog.report_loss(hold)
+            elif not hold.report.end_reported:
+                hold.report.end_reported = True
+                event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
+                lock_events.emit_in_order(hold, event)
+        engine.watchdog.stop()
 
 
 def _take_back(engine: Engine) -> None:

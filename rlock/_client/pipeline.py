@@ -49,7 +49,7 @@ class Pipeline(Generic[L]):
         self._pending_events = context.pending_events
         #: The masters that are groups, with the number of their replicas.
         self._groups = context.groups
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
         #: When to look next for connections whose replies are overdue.

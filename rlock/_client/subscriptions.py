@@ -7,15 +7,16 @@ daemon thread or a timer ends unused subscriptions, connects to masters, and rea
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..events import SubscribeRefused
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
@@ -29,8 +30,6 @@ from .notifications import Inbox, Subscription, UnknownMessages
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-log = logging.getLogger("rlock")
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
@@ -59,10 +58,11 @@ class Subscriptions(Notifications, Generic[L]):
         self._unclaimed: list[tuple[str, str]] = []
         #: Tokens of places whose release was sent lately: a hand-off to them is an old one.
         self.left: deque[str] = deque(maxlen=64)
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
-        #: By each of its two channels.
+        #: By the channel of this client, and by the channel for all waiters, which locks share with Redisson.
         self._by_channel: dict[bytes, Subscription] = {}
+        self._by_public: dict[bytes, list[Subscription]] = {}
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
         self._unknown = UnknownMessages(engine.context.pending_events)
@@ -95,8 +95,8 @@ class Subscriptions(Notifications, Generic[L]):
             found = self._by_name.get(name)
             if found is None:
                 found = Subscription(name, self._context.client_id, self._context.wire)
-                self._by_channel[found.public] = self._by_channel[found.client] = found
-                self._by_name[name] = found
+                self._by_name[name] = self._by_channel[found.client] = found
+                self._by_public.setdefault(found.public, []).append(found)
             if not self.is_subscribed(name) and found.deserted():
                 # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
@@ -104,6 +104,7 @@ class Subscriptions(Notifications, Generic[L]):
             if found.add(contender) and not self._connections.closed:
                 self._begin_looking()
                 self._connections.connect_due()
+        self._context.pending_events.emit()
         if timeout > 0:
             until = self._context.clock() + timeout
             yield from self._read_until(contender.inbox, partial(self._settled, found), until)
@@ -175,9 +176,10 @@ class Subscriptions(Notifications, Generic[L]):
             found = self._by_name.get(contender.name)
             if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
                 return False
-            contender.receive(grant)
+            # First: otherwise Ctrl-C in between would let it sleep on. It cannot go on before the mutex is free.
             inbox.wake(Wake.GRANTED)
             self._connections.wake_reader(inbox)
+            contender.receive(grant)
             return True
 
     def interrupt(self, contender: Contender) -> None:
@@ -218,10 +220,8 @@ class Subscriptions(Notifications, Generic[L]):
 
     def _begin_looking(self) -> None:
         if self._stop_looking is None:
-            try:
+            with suppress(RuntimeError):  # no more threads: the next waiter tries again
                 self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
-            except RuntimeError as error:
-                log.warning("nobody ends the subscriptions: %s", error)
 
     def _look(self) -> bool:
         with self._mutex:
@@ -240,9 +240,14 @@ class Subscriptions(Notifications, Generic[L]):
             return False
         for found in list(self._by_name.values()):
             if found.idle_at <= now:
-                del self._by_name[found.name]
-                del self._by_channel[found.public], self._by_channel[found.client]
-                self._send_all(encode(("UNSUBSCRIBE", *found.names)))
+                del self._by_name[found.name], self._by_channel[found.client]
+                sharing = self._by_public[found.public]
+                sharing.remove(found)
+                if not sharing:
+                    del self._by_public[found.public]
+                # Otherwise another lock with this channel would hear of no release any more.
+                names = found.names[1:] if sharing else found.names
+                self._send_all(encode(("UNSUBSCRIBE", *names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
@@ -266,20 +271,22 @@ class Subscriptions(Notifications, Generic[L]):
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             if server.index not in self._refusing:
                 self._refusing.add(server.index)
-                log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
+                event = SubscribeRefused(server.endpoint.label, f"{message!s:.200}")
+                self._context.pending_events.add(event)
             return
         kind, channel, payload = message[0], message[1], message[2]
-        if (found := self._by_channel.get(channel)) is None:
-            return
-        if channel == found.client and kind == b"subscribe":
-            self._confirmed(found, server.index)
-        elif channel == found.client and kind == b"message":
-            self._hand_off(found, server, payload)
-        elif kind == b"message" and self._context.wire.announces(payload):
-            for inbox in found.inboxes:
-                inbox.on_release(server.index, payload)
+        if (own := self._by_channel.get(channel)) is not None:
+            if kind == b"subscribe":
+                self._confirmed(own, server.index)
+            elif kind == b"message":
+                self._hand_off(own, server, payload)
         elif kind == b"message":
-            self._unknown.ignore(server.endpoint, found.name, "release", payload)
+            for found in self._by_public.get(channel, ()):
+                if self._context.wire.announces(payload):
+                    for inbox in found.inboxes:
+                        inbox.on_release(server.index, payload)
+                else:
+                    self._unknown.ignore(server.endpoint, found.name, "release", payload)
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
@@ -341,6 +348,7 @@ class Subscriptions(Notifications, Generic[L]):
                     inbox.wake(Wake.FREE)
             self._by_name.clear()
             self._by_channel.clear()
+            self._by_public.clear()
             stop, self._stop_looking = self._stop_looking, None
         if stop is not None:
             stop()

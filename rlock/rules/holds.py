@@ -152,16 +152,12 @@ class RenewalSchedule:
 
     def remove(self, hold: Hold) -> None:
         """Do not look at a hold any more."""
-        due_at = hold.renewal.due_at
-        holds = self._due.get(due_at)
-        if holds is not None:
-            holds.pop(hold, None)
-            if not holds:
-                del self._due[due_at]
+        # An instant without holds stays: otherwise a release between two steps of `_put` would remove it.
+        self._due.get(hold.renewal.due_at, {}).pop(hold, None)
 
     def next_due(self) -> float:
         """When the first hold is due; infinity if there is none."""
-        return min(self._due, default=math.inf)
+        return min([due_at for due_at, holds in self._due.items() if holds], default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
         """Remove and return the holds that are due."""
@@ -169,13 +165,9 @@ class RenewalSchedule:
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
     def _put(self, hold: Hold, due_at: float) -> None:
-        if hold.renewal.due_at in self._due:
-            self.remove(hold)
+        self.remove(hold)
         hold.renewal.due_at = due_at
-        if due_at in self._due:
-            self._due[due_at][hold] = None
-        else:
-            self._due[due_at] = {hold: None}
+        self._due.setdefault(due_at, {})[hold] = None
 
 
 class Holds:
@@ -220,10 +212,12 @@ class Holds:
 
     def remove(self, hold: Hold) -> None:
         """Remove a hold that was released or given up. A second call changes nothing."""
-        name = hold.name
-        key = hold.owner_key, name
-        if self._by_owner.get(key) is hold:
-            del self._by_owner[key]
-        if self._by_name.get(name) is hold:
-            del self._by_name[name]
+        self.forget(hold)
+        if self._by_name.get(hold.name) is hold:
+            del self._by_name[hold.name]
         self.schedule.remove(hold)
+
+    def forget(self, hold: Hold) -> None:
+        """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
+        if hold in self:
+            self._by_owner.pop((hold.owner_key, hold.name), None)

@@ -112,7 +112,7 @@ class Ballot:
         """How many masters have a vote: they answered, are not guarded, and the key is a lock or free."""
         return sum(
             not vote.guarded and vote.code not in (Code.FAULT, Code.NOT_A_LOCK)
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
 
     @property
@@ -166,7 +166,7 @@ class Ballot:
         """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
         stuck = sum(
             vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
         return stuck > self.masters - self.quorum
 
@@ -174,12 +174,13 @@ class Ballot:
     def duplicated(self) -> bool:
         """Whether two masters of the list are one server: then no count is right."""
         return any(
-            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE for vote in self.votes.values()
+            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE
+            for vote in list(self.votes.values())
         )
 
     def claims(self) -> Counter[str]:
         """On how many masters each holder has the lock; one holder may have several owner tokens."""
-        return Counter(holder_identity(vote.holder) for vote in self.votes.values() if vote.holder)
+        return Counter(holder_identity(vote.holder) for vote in list(self.votes.values()) if vote.holder)
 
     def foreign_holder(self) -> str | None:
         """The other owner that a quorum of masters named; None: no owner certainly has a quorum."""
@@ -200,13 +201,13 @@ class Ballot:
         The caller may be among them.
         """
         voted = (_YES, _FOREIGN, Code.QUEUED)
-        return {i: holder_identity(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
+        return {i: holder_identity(vote.holder) for i, vote in list(self.votes.items()) if vote.code in voted}
 
     def votes_for(self, owner: str | None) -> int:
         """How many masters with a vote named this other owner."""
         return sum(
             vote.code == _FOREIGN and not vote.guarded and holder_identity(vote.holder) == owner
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
 
     def leader(self, passed_over: Set[str]) -> str | None:
@@ -223,7 +224,7 @@ class Ballot:
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
         holder, most, token, identity = None, 0, "", ""
-        for vote in self.votes.values():
+        for vote in list(self.votes.values()):
             if vote.code == _FOREIGN:
                 if vote.holder != token:
                     token, identity = vote.holder, holder_identity(vote.holder)
