@@ -114,7 +114,7 @@ class Instant:
                 self.passed += 1
                 if self.passed == self.at:
                     sys.settrace(None)  # otherwise the tracer would handle the signal at its next begin
-                    -ARM
+                    -ARM  # noqa: B018
         return self._on_instruction
 
     def on_signal(self, _: int, frame: FrameType | None) -> None:
@@ -134,7 +134,8 @@ class Instant:
         finally:
             if self._held_back:
                 self._held_back = False
-                -ARM  # the last line: anything behind it would handle the signal
+                # The last line: anything behind it would handle the signal.
+                -ARM  # noqa: B018
 
     # -- collections -------------------------------------------------------------------------------
 

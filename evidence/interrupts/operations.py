@@ -37,7 +37,7 @@ class Scene:
         taken = threading.Event()
 
         def work() -> None:
-            with client.lock(NAME):
+            with suppress(rlock.RLockError), client.lock(NAME):  # the client may be closed meanwhile
                 taken.set()
                 time.sleep(seconds)
 

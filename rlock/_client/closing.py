@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def close(engine: Engine) -> WaitGenerator[None]:
     """Release the holds, undo acquires, end connections and the watchdog.
 
-    A second call does nothing, unless Ctrl-C has ended the first one: then it does all of it again, which
-    changes nothing on the masters that was done. Only a call of another thread or task under way is left alone.
+    A second call does nothing, unless Ctrl-C has ended the first one: then it does all of it again. That
+    changes nothing that was done.
     """
     here = engine.runtime.caller()
     with engine.mutex:

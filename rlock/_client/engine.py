@@ -86,8 +86,8 @@ class Engine(Port):
         """A new acquire. Raises `RLockError` if it cannot wait for the masters here."""
         if self.interrupted():
             raise RLockError(
-                f"lock {options.name!r} was not asked for: this signal handler or finalizer interrupted rlock's "
-                "own code, which cannot go on before it returns; acquire the lock in another thread"
+                f"lock {options.name!r} was not asked for: this signal handler or finalizer interrupted "
+                "rlock's own code, and cannot wait for it; acquire the lock in another thread"
             )
         return Contender(key, options, until, self.clock())
 

@@ -60,9 +60,8 @@ class Subscriptions(Notifications, Generic[L]):
         self.left: deque[str] = deque(maxlen=64)
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
-        #: By the channel of this client, and by the channel for all waiters, which locks share with Redisson.
+        #: By each of its two channels.
         self._by_channel: dict[bytes, Subscription] = {}
-        self._by_public: dict[bytes, list[Subscription]] = {}
         #: Masters that refuse subscriptions: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
         self._unknown = UnknownMessages(engine.context.pending_events)
@@ -95,8 +94,8 @@ class Subscriptions(Notifications, Generic[L]):
             found = self._by_name.get(name)
             if found is None:
                 found = Subscription(name, self._context.client_id, self._context.wire)
-                self._by_name[name] = self._by_channel[found.client] = found
-                self._by_public.setdefault(found.public, []).append(found)
+                self._by_channel[found.public] = self._by_channel[found.client] = found
+                self._by_name[name] = found
             if not self.is_subscribed(name) and found.deserted():
                 # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
@@ -176,7 +175,7 @@ class Subscriptions(Notifications, Generic[L]):
             found = self._by_name.get(contender.name)
             if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
                 return False
-            # First: otherwise Ctrl-C in between would let it sleep on. It cannot go on before the mutex is free.
+            # First: otherwise Ctrl-C in between would let it sleep on. Until the mutex is free it cannot go on.
             inbox.wake(Wake.GRANTED)
             self._connections.wake_reader(inbox)
             contender.receive(grant)
@@ -240,14 +239,12 @@ class Subscriptions(Notifications, Generic[L]):
             return False
         for found in list(self._by_name.values()):
             if found.idle_at <= now:
-                del self._by_name[found.name], self._by_channel[found.client]
-                sharing = self._by_public[found.public]
-                sharing.remove(found)
-                if not sharing:
-                    del self._by_public[found.public]
-                # Otherwise another lock with this channel would hear of no release any more.
-                names = found.names[1:] if sharing else found.names
-                self._send_all(encode(("UNSUBSCRIBE", *names)))
+                del self._by_name[found.name]
+                del self._by_channel[found.public], self._by_channel[found.client]
+                if others := self._sharing(found):  # otherwise they would hear of no release any more
+                    self._by_channel[found.public] = self._by_channel[found.client] = others[0]
+                else:
+                    self._send_all(encode(("UNSUBSCRIBE", *found.names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
@@ -275,18 +272,24 @@ class Subscriptions(Notifications, Generic[L]):
                 self._context.pending_events.add(event)
             return
         kind, channel, payload = message[0], message[1], message[2]
-        if (own := self._by_channel.get(channel)) is not None:
-            if kind == b"subscribe":
-                self._confirmed(own, server.index)
-            elif kind == b"message":
-                self._hand_off(own, server, payload)
+        if (found := self._by_channel.get(channel)) is None:
+            return
+        if channel == found.client and kind == b"subscribe":
+            for each in [found, *self._sharing(found)]:
+                self._confirmed(each, server.index)
+        elif channel == found.client and kind == b"message":
+            self._hand_off(found, server, payload)
+        elif kind == b"message" and self._context.wire.announces(payload):
+            for each in [found, *self._sharing(found)]:
+                for inbox in each.inboxes:
+                    inbox.on_release(server.index, payload)
         elif kind == b"message":
-            for found in self._by_public.get(channel, ()):
-                if self._context.wire.announces(payload):
-                    for inbox in found.inboxes:
-                        inbox.on_release(server.index, payload)
-                else:
-                    self._unknown.ignore(server.endpoint, found.name, "release", payload)
+            self._unknown.ignore(server.endpoint, found.name, "release", payload)
+
+    def _sharing(self, found: Subscription) -> list[Subscription]:
+        """Other locks with the same channels: with Redisson those of `x` and `{x}` are one."""
+        others = list(self._by_name.values()) if self._context.wire.shared else ()
+        return [other for other in others if other is not found and other.public == found.public]
 
     def _confirmed(self, found: Subscription, master: int) -> None:
         found.confirmed.add(master)
@@ -348,7 +351,6 @@ class Subscriptions(Notifications, Generic[L]):
                     inbox.wake(Wake.FREE)
             self._by_name.clear()
             self._by_channel.clear()
-            self._by_public.clear()
             stop, self._stop_looking = self._stop_looking, None
         if stop is not None:
             stop()

@@ -152,12 +152,16 @@ class RenewalSchedule:
 
     def remove(self, hold: Hold) -> None:
         """Do not look at a hold any more."""
-        # An instant without holds stays: otherwise a release between two steps of `_put` would remove it.
-        self._due.get(hold.renewal.due_at, {}).pop(hold, None)
+        due_at = hold.renewal.due_at
+        holds = self._due.get(due_at)
+        if holds is not None:
+            holds.pop(hold, None)
+            if not holds:
+                del self._due[due_at]
 
     def next_due(self) -> float:
         """When the first hold is due; infinity if there is none."""
-        return min([due_at for due_at, holds in self._due.items() if holds], default=math.inf)
+        return min(self._due, default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
         """Remove and return the holds that are due."""
@@ -165,9 +169,13 @@ class RenewalSchedule:
         return [hold for due_at in instants for hold in self._due.pop(due_at)]
 
     def _put(self, hold: Hold, due_at: float) -> None:
-        self.remove(hold)
+        if hold.renewal.due_at in self._due:
+            self.remove(hold)
         hold.renewal.due_at = due_at
-        self._due.setdefault(due_at, {})[hold] = None
+        if due_at in self._due:
+            self._due[due_at][hold] = None
+        else:
+            self._due[due_at] = {hold: None}
 
 
 class Holds:

@@ -95,7 +95,7 @@ class Lease:
         """
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
-            # No call from the comparison to here: `_hear` of another thread comes before it, or finds nothing.
+            # No call since the comparison: `_hear` of another thread comes before it, or finds nothing.
             self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
