@@ -167,11 +167,15 @@ def close(scene: Scene) -> Iterator[Call]:
 
 
 def leader(scene: Scene) -> Iterator[Call]:
+    campaign = scene.client.leader(NAME)
+
     def work() -> None:
-        with scene.client.leader(NAME) as campaign:
+        with campaign:
             campaign.wait(2.0)
 
     yield work
+    if not campaign._end:  # before the first line of __exit__, as with anything that `with` leaves
+        campaign.__exit__()
 
 
 def semaphore(scene: Scene) -> Iterator[Call]:

@@ -51,8 +51,6 @@ class StreamConnection(Connection, asyncio.Protocol):
             os.dup2(nothing, descriptor)
             os.close(nothing)
 
-    # -- called by the event loop ------------------------------------------------------------------
-
     def data_received(self, data: bytes) -> None:
         self.answered = True
         if self.arrived is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import RLockError
+from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
@@ -63,8 +63,6 @@ class Calls(Pipeline[L], Masters):
         if self._connections.closed and not ballot.settled:
             raise RLockError("the client was closed")
         self._pending_events.emit()
-
-    # -- calls -------------------------------------------------------------------------------------
 
     def call(
         self,
@@ -164,7 +162,7 @@ class Calls(Pipeline[L], Masters):
         request, ballot = call.request, call.ballot
         packed = request.command.packed
         if self._mutex._is_owned():
-            raise RLockError("this signal handler or finalizer interrupted rlock's own code: it cannot wait")
+            raise RLockError(NOT_HERE)
         with self._mutex:
             if self._connections.closed or self._closer is not None:
                 self._check()
@@ -209,11 +207,7 @@ class Calls(Pipeline[L], Masters):
         return servers if targets is None else [servers[i] for i in targets]
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
-        """Send a call again before it fails for want of a quorum.
-
-        On new connections after a restart, or if a server has closed idle ones. On the same connection after
-        a handshake that has found out how old the memory is.
-        """
+        """Send a call again before it fails for want of a quorum, on new connections or after a handshake."""
         for _ in range(RESENDS):
             faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
             if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
@@ -241,10 +235,7 @@ class Calls(Pipeline[L], Masters):
                     self._post(server, pending, packed)
 
     def _judge_again(self, call: PendingCall) -> None:
-        """Filter the votes again if a longer lease became known.
-
-        Otherwise a master that restarted while such a lease was valid could vote a second time.
-        """
+        """Filter the votes again if a longer lease became known: see `_filter_again`."""
         if self._guard.max_ttl != call.max_ttl:
             with self._mutex:
                 self._filter_again(call)
@@ -253,8 +244,6 @@ class Calls(Pipeline[L], Masters):
         closer = self._closer
         if self._connections.closed or (closer is not None and closer != self._runtime.caller()):
             raise RLockError("the client is closed")
-
-    # -- connecting --------------------------------------------------------------------------------
 
     @property
     def is_new(self) -> bool:
@@ -310,19 +299,16 @@ class Calls(Pipeline[L], Masters):
     def after_data(self) -> None:
         """Do nothing: each reply has woken the call that waits for it."""
 
-    # -- the end -----------------------------------------------------------------------------------
-
     def refuse(self) -> None:
         """From now on only the caller may send; calls that are under way go on."""
         with self._mutex:
             self._closer = self._runtime.caller()
 
     def drain(self, *, to_the_end: bool = False) -> WaitGenerator[None]:
-        """Wait until the masters have run the commands that they were sent, at most a request time-out.
+        """Wait until the masters have run their commands, at most a request time-out.
 
-        Otherwise they could lose an undo or a release: closing a socket with unread replies resets the
-        connection, and a server that cannot write a reply forgets the commands behind it. ``to_the_end``:
-        after an interrupt, too.
+        Otherwise they could lose a release: a socket that is closed with unread replies resets, and a server
+        that cannot write a reply forgets the commands behind it. ``to_the_end``: also when cancelled.
         """
         with self._mutex:
             servers = self._connections.servers
@@ -343,16 +329,10 @@ class Calls(Pipeline[L], Masters):
                     raise
                 call.over = False  # cancelled again, as by asyncio.run: wait on, until the same deadline
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` has closed the connections."""
-        return self._connections.closed
-
     def close(self) -> None:
         """Close the connections; calls under way end with an error. A second call does nothing."""
         with self._mutex:
-            if not self._connections.closed:
-                self._connections.close()
+            self._connections.close()
 
     def abandon(self) -> None:
         """In a forked child: close its copies of the sockets, and send nothing. Takes no mutex."""

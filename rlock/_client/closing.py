@@ -14,6 +14,7 @@ from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from . import lock_events
+from .connections import FIRST_CONTACT_S
 from .watchdog import AT_CLOSE
 
 if TYPE_CHECKING:
@@ -21,16 +22,12 @@ if TYPE_CHECKING:
 
 
 def close(engine: Engine) -> WaitGenerator[None]:
-    """Release the holds, undo acquires, end connections and the watchdog.
-
-    A second call does nothing, unless Ctrl-C has ended the first one: then it does all of it again. That
-    changes nothing that was done.
-    """
+    """Release the holds, undo acquires, end connections and the watchdog; once, or again after Ctrl-C."""
     here = engine.runtime.caller()
     with engine.mutex:
         if engine.closed and (engine.watchdog.stopped or engine.closer not in (None, here)):
             return
-        engine.closed, engine.closer = True, here
+        again, engine.closed, engine.closer = engine.closed, True, here
         now = engine.clock()
         for hold in engine.holds:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
@@ -40,40 +37,53 @@ def close(engine: Engine) -> WaitGenerator[None]:
         holds = [hold for hold in engine.holds if hold.lease.reason == AT_CLOSE]
         # Also holds whose owners are releasing now: their commands may come too late.
         releasing = [*holds, *engine.under_way.releasing.values()]
+    connections, ends = engine.masters._connections, True
     try:
         for hold in holds:
             if hold.report.signal is not None:
                 hold.report.signal.set()
-        _take_back(engine)
-        if releasing and not engine.masters.is_closed:
-            # Pipelined, so the wait is bounded for any number of holds.
-            try:
-                yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
-            except RLockError as error:
-                log.warning("the masters were not told: %s", error)
-        yield from engine.masters.drain()
+        if not connections.closed:
+            _take_back(engine)
+            if again:
+                yield from engine.masters.connect(FIRST_CONTACT_S, to_all=True)
+            if releasing:
+                # Pipelined, so the wait is bounded for any number of holds.
+                try:
+                    yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
+                except RLockError as error:
+                    log.warning("the masters were not told: %s", error)
+            yield from engine.masters.drain()
     except GeneratorExit:
         raise
     except BaseException:
+        ends = False  # a second Ctrl-C leaves the rest to another call, or to the end of the process
+        # Ctrl-C in the middle of a write has ended its connection.
+        yield from engine.masters.connect(FIRST_CONTACT_S, to_all=True)
         _take_back(engine)
         for hold in releasing:
             engine.masters.send(_release(engine, hold).command)
         # A master forgets commands that it has not read when the connection closes.
         yield from engine.masters.drain(to_the_end=True)
+        ends = True
         raise
     finally:
         engine.closer = None
-        # The wait for its thread is the last step: Ctrl-C there must not leave the connections open.
-        engine.notifications.close()
-        engine.masters.close()
-        for hold in engine.holds:
-            if hold.lease.reason != AT_CLOSE:
-                engine.watchdog.report_loss(hold)
-            elif not hold.report.end_reported:
-                hold.report.end_reported = True
-                event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
-                lock_events.emit_in_order(hold, event)
-        engine.watchdog.stop()
+        if ends:
+            _end(engine, now)
+
+
+def _end(engine: Engine, now: float) -> None:
+    """End the connections and the watchdog, and report what had not been released."""
+    engine.notifications.close()
+    engine.masters.close()
+    for hold in engine.holds:
+        if hold.lease.reason != AT_CLOSE:
+            engine.watchdog.report_loss(hold)
+        elif not hold.report.end_reported:
+            hold.report.end_reported = True
+            event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
+            lock_events.emit_in_order(hold, event)
+    engine.watchdog.stop()
 
 
 def _take_back(engine: Engine) -> None:

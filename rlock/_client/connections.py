@@ -166,8 +166,6 @@ class Connections(ABC, Generic[L]):
         if not self._options.subscriber:  # the command connection to the same master reports it
             self._context.pending_events.add(event)
 
-    # -- connecting --------------------------------------------------------------------------------
-
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         """Begin the attempts that are due, and wait until ``enough`` masters are connected.
 
@@ -296,8 +294,6 @@ class Connections(ABC, Generic[L]):
         self._set_fault(server, fault)
         server.failures += 1
         server.probe_at = self._clock() + probe_wait(self._context.random, server.failures + 1)
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
         """Close all connections; new ones can be made."""

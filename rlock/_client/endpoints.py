@@ -1,7 +1,6 @@
 """The masters' addresses, and connections to them.
 
-redis-py or valkey-py makes the connections, with its own TLS, users and passwords, unix sockets and
-credential providers.
+redis-py or valkey-py makes the connections, with its TLS, passwords, unix sockets and credential providers.
 """
 
 from __future__ import annotations
@@ -178,8 +177,7 @@ class Endpoint:
     def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
         """A connection that is not open yet.
 
-        ``timeout``: seconds for each step of opening it; ``connect_timeout``: for the first step, if not the
-        same.
+        ``timeout``: seconds for each step of opening it; ``connect_timeout``: for the first one.
         """
         arguments = {
             **self._arguments,

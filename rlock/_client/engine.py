@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from ..clock import Clock
-from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
+from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
 from ..events import PendingEvents, Queued, ReleaseUnsure, emit, log, observed
 from ..model import LeaseState, LockStatistics
 from ..procedures import inspect
@@ -75,20 +75,15 @@ class Engine(Port):
         """Note that the first hold came, or that the last one went. With the mutex."""
 
     def interrupted(self) -> bool:
-        """Whether the caller is a signal handler, or a finalizer, that interrupted its thread in our code.
-
-        Then its thread has a mutex, and is in the middle of a change: see docs/contributing/process.md.
-        """
-        mutexes = self.mutex, self.masters._mutex, self.notifications._mutex
-        return any(mutex._is_owned() for mutex in mutexes)
+        """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
+        return bool(
+            self.mutex._is_owned() or self.masters._mutex._is_owned() or self.notifications._mutex._is_owned()
+        )
 
     def contender(self, key: OwnerKey, options: LockOptions, until: float) -> Contender:
         """A new acquire. Raises `RLockError` if it cannot wait for the masters here."""
         if self.interrupted():
-            raise RLockError(
-                f"lock {options.name!r} was not asked for: this signal handler or finalizer interrupted "
-                "rlock's own code, and cannot wait for it; acquire the lock in another thread"
-            )
+            raise RLockError(f"lock {options.name!r} was not asked for: {NOT_HERE}")
         return Contender(key, options, until, self.clock())
 
     def nested(self, hold: Hold) -> bool:

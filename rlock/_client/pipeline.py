@@ -57,8 +57,6 @@ class Pipeline(Generic[L]):
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
 
-    # -- replies -----------------------------------------------------------------------------------
-
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         """Handle bytes that have arrived. Expected replies are counted without parsing."""
         end = connection.expected_end
@@ -191,14 +189,15 @@ class Pipeline(Generic[L]):
             self._filter_again(call)
 
     def _filter_again(self, call: PendingCall) -> None:
-        """Filter the votes again, unless that was done since the client learned of the longest lease."""
+        """Filter the votes again, unless that was done since the client learned of the longest lease.
+
+        Otherwise a master that restarted while such a lease was valid could vote a second time.
+        """
         if self._guard.max_ttl != call.max_ttl:
             now, call.max_ttl = self._clock(), self._guard.max_ttl
             grants = call.request.command.script in scripts.GRANTING
             for i, vote in list(call.ballot.votes.items()):
                 call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
-
-    # -- the replicas of groups ----------------------------------------------------------------------
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""
@@ -281,8 +280,6 @@ class Pipeline(Generic[L]):
             # Otherwise an unused client makes no attempt, and a released lock stays locked there.
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
-
-    # -- the notes of the restart guard ------------------------------------------------------------
 
     def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
         """Take what the handshake of a new connection found."""

@@ -101,7 +101,9 @@ class Subscriptions(Notifications, Generic[L]):
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
             if found.add(contender) and not self._connections.closed:
-                self._begin_looking()
+                if self._stop_looking is None:
+                    with suppress(RuntimeError):  # no more threads: the next waiter tries again
+                        self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
                 self._connections.connect_due()
         self._context.pending_events.emit()
         if timeout > 0:
@@ -175,7 +177,7 @@ class Subscriptions(Notifications, Generic[L]):
             found = self._by_name.get(contender.name)
             if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
                 return False
-            # First: otherwise Ctrl-C in between would let it sleep on. Until the mutex is free it cannot go on.
+            # First: otherwise Ctrl-C in between would let it sleep on.
             inbox.wake(Wake.GRANTED)
             self._connections.wake_reader(inbox)
             contender.receive(grant)
@@ -216,11 +218,6 @@ class Subscriptions(Notifications, Generic[L]):
 
     def look(self, now: float) -> None:
         """Do nothing: no reply is due on a subscriber connection."""
-
-    def _begin_looking(self) -> None:
-        if self._stop_looking is None:
-            with suppress(RuntimeError):  # no more threads: the next waiter tries again
-                self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
 
     def _look(self) -> bool:
         with self._mutex:
@@ -312,8 +309,6 @@ class Subscriptions(Notifications, Generic[L]):
         else:
             self._unknown.ignore(server.endpoint, found.name, "hand-off", payload)
 
-    # -- connections; with the mutex held ----------------------------------------------------------
-
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
         for found in self._by_name.values():
@@ -343,8 +338,6 @@ class Subscriptions(Notifications, Generic[L]):
 
     def close(self) -> None:
         with self._mutex:
-            if self._connections.closed:
-                return
             self._connections.close()
             for found in self._by_name.values():
                 for inbox in found.inboxes:

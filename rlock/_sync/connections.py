@@ -88,8 +88,6 @@ class Connections(connections.Connections[SocketConnection]):
         self._next: Waiter | None = None
         self._gather_until = -math.inf
 
-    # -- reading ------------------------------------------------------------------------------------
-
     def read_until(
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
     ) -> WaitGenerator[None]:
@@ -116,9 +114,8 @@ class Connections(connections.Connections[SocketConnection]):
     def _leads(self, waiter: Waiter, now: float) -> bool:
         """Whether this waiter reads for all; otherwise another one does, and will wake it.
 
-        Ctrl-C may come between any two lines, so no `finally` is sure to run. So a leader that waits no more
-        is replaced: otherwise no thread would read. Each follower checks that now and then, even if nobody
-        wakes it.
+        Ctrl-C may come between any two lines, so no `finally` is sure to run. So followers check now and then
+        whether the leader still waits, and replace it: otherwise no thread would read.
         """
         leader = self._leader
         if leader is not waiter and self._next is not waiter and self._next_is_coming(now):
@@ -259,8 +256,6 @@ class Connections(connections.Connections[SocketConnection]):
         except KeyError:
             pass
 
-    # -- connecting --------------------------------------------------------------------------------
-
     def _wake_waiters(self) -> None:
         super()._wake_waiters()
         for follower in self._followers:
@@ -284,8 +279,6 @@ class Connections(connections.Connections[SocketConnection]):
         connection: SocketConnection = server.endpoint.connect(options)
         yield from NO_WAIT
         return connection
-
-    # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
         super().close()

@@ -107,8 +107,5 @@ class Engine(engine.Engine):
 
 def _thread_name() -> str:
     # Not threading.current_thread(): it leaks a dummy Thread for a thread that `threading` did not start.
-    ident = threading.get_ident()
-    for thread in threading.enumerate():
-        if thread.ident == ident:
-            return thread.name
-    return f"thread-{threading.get_native_id()}"
+    own = (thread.name for thread in threading.enumerate() if thread.ident == threading.get_ident())
+    return next(own, f"thread-{threading.get_native_id()}")

@@ -48,8 +48,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
     def _set_up(self) -> None:
         self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
-        # The event loops refer to the sockets: without this a client that is dropped without close() leaves
-        # them open.
+        # Otherwise a client that is dropped without close() leaves its sockets, which event loops know, open.
         weakref.finalize(self, _drop, self._engines).atexit = False
 
     def semaphore(

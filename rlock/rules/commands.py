@@ -24,9 +24,6 @@ STATUS_WAITERS = 100
 UNFINISHED = -2
 
 
-# -- acquire -----------------------------------------------------------------------------------------------
-
-
 def acquire(
     name: str,
     owner: str,
@@ -41,8 +38,7 @@ def acquire(
     """Ask for the lease; a caller that is refused takes or keeps its ``place`` in the queue.
 
     A lock that was handed to the place is granted, too. ``token``: the fencing token to propose; 0: each
-    master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither the master's time nor the
-    length of the queue.
+    master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither time nor queue length.
     """
     if place is None:
         return _acquire(name, lease_ms, fair, guarded).render_acquire(owner, lease_ms, token)
@@ -67,9 +63,6 @@ def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str)
         (str(lease_ms), _FENCE_MS, *order, *waiting),
         changing=4 if waiting else 2,
     )
-
-
-# -- release -----------------------------------------------------------------------------------------------
 
 
 def free(
@@ -176,9 +169,6 @@ def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = T
     return wire.channel(name) if hand_on else "", _CLAIM_MS, _FENCE_MS, wire.message if publish else ""
 
 
-# -- the other scripts -------------------------------------------------------------------------------------
-
-
 def _command(
     script: scripts.Script,
     keys: Sequence[str],
@@ -227,8 +217,7 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
     """Prolong the grant of a hand-off that has this fencing token.
 
-    By source, because nobody waits for the reply: after SCRIPT FLUSH a client that is stopped could not
-    repeat it in time.
+    By source: after SCRIPT FLUSH a client that is stopped could not repeat it in time.
     """
     keys = (name, fence_key(name), *_note(guarded))
     words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
