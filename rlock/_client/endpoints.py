@@ -175,10 +175,7 @@ class Endpoint:
         return (host, str(self._arguments.get("port", 6379)))
 
     def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
-        """A connection that is not open yet.
-
-        ``timeout``: seconds for each step of opening it; ``connect_timeout``: for the first one.
-        """
+        """A connection that is not open yet. ``connect_timeout``: for the first step."""
         arguments = {
             **self._arguments,
             "socket_timeout": timeout,

@@ -60,10 +60,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
-        """Call a function every so many seconds, until it returns False. Returns a function that ends this.
-
-        Raises RuntimeError if there can be no other thread.
-        """
+        """Call it every so many seconds until it returns False. Returns its end. RuntimeError: no threads."""
 
     def later(self, work: Callable[[], object]) -> None:
         """Do it in another thread: the calling one is in the middle of a change."""

@@ -94,10 +94,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         return AsyncLeader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     async def close(self) -> None:
-        """Release every hold, end all tasks and connections. Waiting acquires end with `RLockError`.
-
-        Also in other event loops, if they still run.
-        """
+        """Release all holds, end tasks and connections, in all loops. Waiting acquires get `RLockError`."""
         self._closed = True
         here = asyncio.get_running_loop()
         for loop, engine in list(self._engines.items()):

@@ -31,10 +31,7 @@ class Confirmation:
     given: dict[int, HandOff]
 
     def proves(self, *, read: bool) -> bool:
-        """Whether on a quorum of masters the grant of their messages still stood.
-
-        Then the lease has never lapsed, however late the replies are read.
-        """
+        """Whether a quorum still had the grant: then the lease never lapsed, however late that is read."""
         if read:
             self.masters.read_arrived()
         return sum(self._unbroken(i) for i in self.given) >= self.masters.context.quorum

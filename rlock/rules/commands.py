@@ -215,10 +215,7 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
-    """Prolong the grant of a hand-off that has this fencing token.
-
-    By source: after SCRIPT FLUSH a client that is stopped could not repeat it in time.
-    """
+    """Prolong the grant of a hand-off with this token. By source: after SCRIPT FLUSH nobody repeats it."""
     keys = (name, fence_key(name), *_note(guarded))
     words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
     packed = encode(("EVAL", scripts.CONFIRM.source, *words))
@@ -243,10 +240,7 @@ def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) ->
 
 
 def mark(channel: str) -> Command:
-    """Send the replicas a message that nobody hears: a WAIT waits for writes only.
-
-    That of Valkey 9.1 waits only for what its own connection wrote last.
-    """
+    """Send the replicas a message that nobody hears: WAIT waits for writes, in Valkey 9.1 for its own."""
     words = ("PUBLISH", channel, "")
     return Command(scripts.MARK, words, (), encode(words), decode=replies.decode_acknowledged)
 

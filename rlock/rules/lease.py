@@ -89,10 +89,7 @@ class Lease:
         return self.state
 
     def state_at(self, now: float) -> LeaseState:
-        """The state at ``now``, by the clock: a loss needs no thread that notices it.
-
-        It changes no state, so any thread may call it.
-        """
+        """The state at ``now``, by the clock: no thread has to notice a loss. Any thread may call it."""
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             # No call since the comparison: `_hear` of another thread comes before it, or finds nothing.

@@ -140,10 +140,7 @@ class Ballot:
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
-        """The verdict at ``now`` of a round whose lease ends at ``valid_until``.
-
-        Only HELD proves that somebody else has the lock.
-        """
+        """The verdict at ``now`` on a lease that ends at ``valid_until``. Only HELD proves another holder."""
         if self.granted >= self.quorum:
             # A pause since the round was sent may have used up the validity.
             return Verdict.WON if now < valid_until else Verdict.TOO_LATE
@@ -196,10 +193,7 @@ class Ballot:
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
-        """By master: the owner that has its vote, or the first in the queue of a free master.
-
-        The caller may be among them.
-        """
+        """By master: the owner that has its vote, or the first in its queue. The caller may be among them."""
         voted = (_YES, _FOREIGN, Code.QUEUED)
         return {i: holder_identity(vote.holder) for i, vote in list(self.votes.items()) if vote.code in voted}
 
