@@ -87,9 +87,8 @@ class Subscriptions(Notifications, Generic[L]):
             # Otherwise unread messages of earlier releases would wake it for nothing.
             self._connections.read_arrived()
             assert contender.place is not None
-            contender.inbox = Inbox(
-                contender.place, contender.findings, self._context, self._connections.parker()
-            )
+            parker = self._connections.parker()
+            contender.inbox = Inbox(contender.place, contender.findings, self._context, parker)
         with self._mutex:
             found = self._by_name.get(name)
             if found is None:
@@ -105,7 +104,6 @@ class Subscriptions(Notifications, Generic[L]):
                     with suppress(RuntimeError):  # no more threads: the next waiter tries again
                         self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
                 self._connections.connect_due()
-        self._context.pending_events.emit()
         if timeout > 0:
             until = self._context.clock() + timeout
             yield from self._read_until(contender.inbox, partial(self._settled, found), until)
@@ -152,9 +150,9 @@ class Subscriptions(Notifications, Generic[L]):
 
     def looks_for(self, contender: Contender) -> Sequence[Place]:
         own, now = contender.place, self._context.clock()
-        assert own is not None
         with self._mutex:
             found = self._by_name.get(contender.name)
+            assert own is not None
             if found is None or not own.drawn:
                 return [own]
             # Another waiter than the first looks if that one is late: its thread may be stopped.
@@ -265,8 +263,7 @@ class Subscriptions(Notifications, Generic[L]):
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             if server.index not in self._refusing:
                 self._refusing.add(server.index)
-                event = SubscribeRefused(server.endpoint.label, f"{message!s:.200}")
-                self._context.pending_events.add(event)
+                self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
         if (found := self._by_channel.get(channel)) is None:
