@@ -123,7 +123,8 @@ def test_a_log_handler_may_use_the_client() -> None:
 
 def test_the_end_of_one_registration_of_an_observer_leaves_the_other() -> None:
     seen: list[events.Event] = []
-    first, second = events.observe(seen.append), events.observe(seen.append)
+    observer = seen.append
+    first, second = events.observe(observer), events.observe(observer)
     try:
         first()
         first()
