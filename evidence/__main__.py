@@ -73,6 +73,10 @@ MODELS = (
          "evidence.simulation.histories --controls", rows=r"^.+(?:Illegal|Ok|cannot be seen) .*"),
     Part("scenarios", _SIMULATION, "each rule broken, in random schedules and in scenarios",
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
+    Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
+         "evidence.interrupts", r"^\d+ instants, .*"),
+    Part("interrupts-again", "interrupts", "a signal handler that uses the client there",
+         "evidence.interrupts --again --every 5", r"^\d+ instants, .*"),
 )  # fmt: skip
 MASTERS = (
     Part("faults", "fault tests",

@@ -246,10 +246,10 @@ class BaseLock(Generic[Signal]):
         if hold is None:
             unset: Signal = self._signal_type(None, engine.clock, engine.runtime)
             return unset
-        with engine.mutex:
-            if hold.report.signal is None:
-                hold.report.signal = self._signal_type(hold, engine.clock, engine.runtime)
-            signal: Signal = hold.report.signal
+        # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
+        signal: Signal = vars(hold.report).setdefault(
+            "signal", self._signal_type(hold, engine.clock, engine.runtime)
+        )
         return signal
 
     @property

@@ -59,7 +59,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     _lock_type = RLock
 
     def _set_up(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._current: Engine | None = None
 
     def semaphore(
@@ -146,10 +146,9 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     def close(self) -> None:
         """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.
 
-        A second call does nothing. The end of the process closes every client.
+        A second call does nothing, or the rest after Ctrl-C. The end of the process closes every client.
         """
-        with self._mutex:
-            self._closed = True
+        self._closed = True  # first: an engine that is made meanwhile is closed at once
         engine = self._here()
         if engine is not None:
             engine.close()
@@ -194,7 +193,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
     def _after_fork(self) -> None:
         # A new mutex: if another thread of the parent held the old one, no thread of the child releases it.
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         engine, self._current = self._current, None
         if engine is not None:
             engine.abandon()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 NOT_HELD = "the calling thread or task does not hold it"
 NO_PERMIT = "the calling thread or task has no permit of this semaphore"
 NOT_LEADER = "this process does not lead"
+#: The reason of an error of a call that would have to wait for its own thread.
+NOT_HERE = "this signal handler or finalizer interrupted rlock's own code, and cannot wait for it"
 
 
 class RLockError(Exception):

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 log = logging.getLogger("rlock")
@@ -106,7 +107,6 @@ class RenewalFailed(HoldEvent):
 
     _level = logging.WARNING
     _text = "lock {lock!r}: no quorum renewed it; {remaining:.1f} s of validity left, trying on"
-
     remaining: float  # seconds of validity
 
 
@@ -124,7 +124,6 @@ class RenewalStopped(HoldEvent):
 
     _level = logging.ERROR
     _text = "lock {lock!r} is renewed no more: {reason}; it ends with its lease"
-
     cause: str  # "dead owner" (its thread or task ended without releasing it), "max_hold"
     reason: str
 
@@ -157,7 +156,6 @@ class ReleaseUnsure(HoldEvent):
         "lock {lock!r}: fewer than a quorum confirmed the release; what is left of it on the "
         "others ends within {ttl:g} s after they answer again"
     )
-
     ttl: float  # seconds
 
 
@@ -192,7 +190,6 @@ class MasterAnswers(MasterEvent):
     """A master is connected, for the first time or again."""
 
     _level = logging.INFO
-
     news: bool = True  # it had failed
 
     def __str__(self) -> str:
@@ -205,7 +202,6 @@ class MasterSlow(MasterEvent):
 
     _level = logging.WARNING
     _text = "{master} is slow: it has not answered for {took:.3g} s, and has no vote after {timeout:.3g} s"
-
     took: float  # seconds without an answer so far
     timeout: float  # seconds, after which it has no vote
 
@@ -216,7 +212,6 @@ class MasterGuarded(MasterEvent):
 
     _level = logging.WARNING
     _text = "{master}: {reason}"
-
     remaining: float  # seconds until its votes count
     reason: str
     news: bool = True  # the first grant that did not count since the master came back
@@ -228,7 +223,6 @@ class MasterHealed(MasterEvent):
 
     _level = logging.INFO
     _text = "{master} lacked {locks} locks of ours; put back"
-
     locks: int
 
 
@@ -250,7 +244,6 @@ class MaxTtlDiffers(MasterEvent):
         "{master} knows a max_ttl of {max_ttl:g} s, this client has {own:g} s: "
         "the longer one is used; it has to be one value for the whole fleet"
     )
-
     max_ttl: float  # seconds, of the others
     own: float  # seconds, of this client
 
@@ -264,12 +257,20 @@ class OutOfStep(MasterEvent):
 
 
 @dataclass(frozen=True)
+class SubscribeRefused(MasterEvent):
+    """A master does not answer SUBSCRIBE as a server does."""
+
+    _level = logging.WARNING
+    _text = "{master} refuses SUBSCRIBE, so waiters poll: {answer}"
+    answer: str
+
+
+@dataclass(frozen=True)
 class UnknownMessage(MasterEvent):
     """A message on a channel of a lock that no client of rlock sends. It is ignored."""
 
     _level = logging.WARNING
     _text = "{master}: ignored a message of another program on a channel of lock {lock!r}: {start}"
-
     lock: str
     kind: str  # "release" (to all waiters), "hand-off" (to one client)
     start: str  # of the message
@@ -291,11 +292,12 @@ def observe(observer: Observer) -> Callable[[], None]:
     is reported by its release or the close of its client. A KeyboardInterrupt may leave one event out.
     """
     global _observers
-    _observers = (*_observers, observer)
+    registered = partial(observer)  # not the observer: ending it would end its other registrations
+    _observers = (*_observers, registered)
 
     def end() -> None:
         global _observers
-        _observers = tuple(other for other in _observers if other is not observer)
+        _observers = tuple(other for other in _observers if other is not registered)
 
     return end
 

@@ -43,8 +43,7 @@ class RLock(BaseLock[LossSignal]):
     A lock that is not held can be pickled. The pickle holds the masters' URLs with their passwords: every
     reader of the broker or the file that keeps it can read them.
 
-    Not for signal handlers: a handler that uses the lock while its thread is inside the lock's code
-    dead-locks.
+    A signal handler or ``__del__`` may release it. If it interrupted the client, its acquire may raise.
     """
 
     __slots__ = ()

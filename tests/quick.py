@@ -22,6 +22,7 @@ FOLDERS = {
     "tests/testing",
     "evidence/bugs",
     "evidence/hunt",
+    "evidence/interrupts",
     "evidence/simulation",
 }
 #: Files in them that need other people's software, or many processes for many seconds.

@@ -198,12 +198,18 @@ def absurd_lease(stack: ExitStack) -> None:
 @bug("message that is no UTF-8", "3.11")
 def strict_message(stack: ExitStack) -> None:
     """A stranger's message on the channel raised UnicodeDecodeError out of the acquire of each waiter."""
-    genuine = notifications.Inbox.on_release
+    genuine, fail = notifications.Inbox.on_release, connections.Connections.fail
 
     def strict(self: Any, master: int, message: bytes) -> None:
         message.decode()
         genuine(self, master, message)
 
+    def raising(self: Any, server: Any, error: BaseException) -> None:
+        fail(self, server, error)
+        if isinstance(error, UnicodeDecodeError):
+            raise error
+
+    stack.enter_context(patch.object(connections.Connections, "fail", raising))
     stack.enter_context(patch.object(notifications.Inbox, "on_release", strict))
     stack.enter_context(patch.object(Wire, "announces", lambda *_: True))
 

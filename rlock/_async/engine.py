@@ -14,11 +14,11 @@ from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
 from ..procedures.acquire import acquire
-from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
+from ..rules.timing import LINGER_S
 from .connection import Endpoint
 from .connections import Connections
 from .runtime import Runtime, run
@@ -36,6 +36,7 @@ class Engine(engine.Engine):
         self.masters = Calls(Connections, endpoints, context, timeout, runtime)
         self.notifications = Subscriptions(Connections, self, endpoints, timeout)
         self.watchdog = Watchdog(self, self._let_go)
+        self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
     def key(self) -> OwnerKey:
@@ -52,14 +53,16 @@ class Engine(engine.Engine):
         return None if asyncio.current_task() is None else super().hold(name)
 
     def _holding(self) -> None:
-        pass
+        if self._dropped and not len(self.holds):
+            # Behind the release of the last hold, which is sent after this.
+            asyncio.get_running_loop().call_later(LINGER_S, self.drop)
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
         key = self.key()
         hold = self.holds.find(key, options.name)
         if hold is not None:
             return self.nested(hold)
-        contender = Contender(key, options, until, self.clock())
+        contender = self.contender(key, options, until)
         try:
             return self.finish(contender, got=await run(acquire(self, contender)))
         except BaseException as error:
@@ -83,6 +86,7 @@ class Engine(engine.Engine):
 
     def drop(self) -> None:
         """Close the connections of a client that was collected, unless something is still held."""
+        self._dropped = True
         if not len(self.holds):
             self.closed = True
             self.notifications.close()

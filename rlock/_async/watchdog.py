@@ -48,7 +48,7 @@ class Watchdog(watchdog.Watchdog):
         pass  # `_start` asks the task itself whether it is done
 
     def stop(self) -> None:
-        self._closed = True
+        self.stopped = True
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
             self._task.cancel()
 
@@ -57,7 +57,7 @@ class Watchdog(watchdog.Watchdog):
             try:
                 await run(self._run_gen())
             except asyncio.CancelledError:
-                if self._closed:
+                if self.stopped:
                     raise
                 self._cancelled = True
                 continue

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import RLockError
+from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
@@ -143,6 +144,9 @@ class Calls(Pipeline[L], Masters):
     def send(
         self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
     ) -> None:
+        if self._mutex._is_owned():  # see `Engine.interrupted`: it would overtake a command that is half sent
+            self._runtime.later(partial(self.send, command, targets, resend_for=resend_for))
+            return
         packed = command.packed
         with self._mutex:
             if not self._connections.closed:
@@ -155,6 +159,8 @@ class Calls(Pipeline[L], Masters):
     def _send(self, call: PendingCall) -> None:
         request, ballot = call.request, call.ballot
         packed = request.command.packed
+        if self._mutex._is_owned():
+            raise RLockError(NOT_HERE)
         with self._mutex:
             if self._connections.closed or self._closer is not None:
                 self._check()
@@ -199,11 +205,7 @@ class Calls(Pipeline[L], Masters):
         return servers if targets is None else [servers[i] for i in targets]
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
-        """Send a call again before it fails for want of a quorum.
-
-        On new connections after a restart, or if a server has closed idle ones. On the same connection after
-        a handshake that has found out how old the memory is.
-        """
+        """Send a call again before it fails for want of a quorum, on new connections or after a handshake."""
         for _ in range(RESENDS):
             faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
             if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
@@ -231,10 +233,7 @@ class Calls(Pipeline[L], Masters):
                     self._post(server, pending, packed)
 
     def _judge_again(self, call: PendingCall) -> None:
-        """Filter the votes again if a longer lease became known.
-
-        Otherwise a master that restarted while such a lease was valid could vote a second time.
-        """
+        """Filter the votes again if a longer lease became known: see `_filter_again`."""
         if self._guard.max_ttl != call.max_ttl:
             with self._mutex:
                 self._filter_again(call)
@@ -302,11 +301,10 @@ class Calls(Pipeline[L], Masters):
             self._closer = self._runtime.caller()
 
     def drain(self, *, to_the_end: bool = False) -> WaitGenerator[None]:
-        """Wait until the masters have run the commands that they were sent, at most a request time-out.
+        """Wait until the masters have run their commands, at most a request time-out.
 
-        Otherwise they could lose an undo or a release: closing a socket with unread replies resets the
-        connection, and a server that cannot write a reply forgets the commands behind it. ``to_the_end``:
-        after an interrupt, too.
+        Otherwise they could lose a release: a socket that is closed with unread replies resets, and a server
+        that cannot write a reply forgets the commands behind it. ``to_the_end``: also when cancelled.
         """
         with self._mutex:
             servers = self._connections.servers
@@ -330,8 +328,7 @@ class Calls(Pipeline[L], Masters):
     def close(self) -> None:
         """Close the connections; calls under way end with an error. A second call does nothing."""
         with self._mutex:
-            if not self._connections.closed:
-                self._connections.close()
+            self._connections.close()
 
     def abandon(self) -> None:
         """In a forked child: close its copies of the sockets, and send nothing. Takes no mutex."""

@@ -14,6 +14,7 @@ from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from . import lock_events
+from .connections import FIRST_CONTACT_S
 from .watchdog import AT_CLOSE
 
 if TYPE_CHECKING:
@@ -21,48 +22,68 @@ if TYPE_CHECKING:
 
 
 def close(engine: Engine) -> WaitGenerator[None]:
-    """Release the holds, undo acquires, end connections and the watchdog. A second call does nothing."""
+    """Release the holds, undo acquires, end connections and the watchdog; once, or again after Ctrl-C."""
+    here = engine.runtime.caller()
     with engine.mutex:
-        if engine.closed:
+        if engine.closed and (engine.watchdog.stopped or engine.closer not in (None, here)):
             return
-        engine.closed = True
+        again, engine.closed, engine.closer = engine.closed, True, here
         now = engine.clock()
-        lost = [hold for hold in engine.holds if hold.lease.look(now) is LeaseState.LOST]
-        holds = [hold for hold in engine.holds if hold not in lost]
-        for hold in holds:
+        for hold in engine.holds:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
-            engine.holds.schedule.remove(hold)
-            hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
-            hold.report.end_reported = True
+            if hold.lease.look(now) is not LeaseState.LOST:
+                engine.holds.schedule.remove(hold)
+                hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
+        holds = [hold for hold in engine.holds if hold.lease.reason == AT_CLOSE]
         # Also holds whose owners are releasing now: their commands may come too late.
         releasing = [*holds, *engine.under_way.releasing.values()]
-    for hold in holds:
-        if hold.report.signal is not None:
-            hold.report.signal.set()
+    connections, ends = engine.masters._connections, True
     try:
-        _take_back(engine)
-        if releasing:
-            # Pipelined, so the wait is bounded for any number of holds.
-            try:
-                yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
-            except RLockError as error:
-                log.warning("the masters were not told: %s", error)
-        yield from engine.masters.drain()
+        for hold in holds:
+            if hold.report.signal is not None:
+                hold.report.signal.set()
+        if not connections.closed:
+            _take_back(engine)
+            if again:
+                yield from engine.masters.connect(FIRST_CONTACT_S, to_all=True)
+            if releasing:
+                # Pipelined, so the wait is bounded for any number of holds.
+                try:
+                    yield from engine.masters.call_many([_release(engine, hold) for hold in releasing])
+                except RLockError as error:
+                    log.warning("the masters were not told: %s", error)
+            yield from engine.masters.drain()
     except GeneratorExit:
         raise
     except BaseException:
+        ends = False  # a second Ctrl-C leaves the rest to another call, or to the end of the process
+        # Ctrl-C in the middle of a write has ended its connection.
+        yield from engine.masters.connect(FIRST_CONTACT_S, to_all=True)
+        _take_back(engine)
+        for hold in releasing:
+            engine.masters.send(_release(engine, hold).command)
         # A master forgets commands that it has not read when the connection closes.
         yield from engine.masters.drain(to_the_end=True)
+        ends = True
         raise
     finally:
-        engine.watchdog.stop()
-        engine.notifications.close()
-        engine.masters.close()
-        for hold in holds:
+        engine.closer = None
+        if ends:
+            _end(engine, now)
+
+
+def _end(engine: Engine, now: float) -> None:
+    """End the connections and the watchdog, and report what had not been released."""
+    engine.notifications.close()
+    engine.masters.close()
+    for hold in engine.holds:
+        if hold.lease.reason != AT_CLOSE:
+            engine.watchdog.report_loss(hold)
+        elif not hold.report.end_reported:
+            hold.report.end_reported = True
             event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
             lock_events.emit_in_order(hold, event)
-        for hold in lost:
-            engine.watchdog.report_loss(hold)
+    engine.watchdog.stop()
 
 
 def _take_back(engine: Engine) -> None:

@@ -106,10 +106,7 @@ class Connection(ABC):
         return [*(pending for pending, _ in self.unacknowledged.votes), *self.pending]
 
     def send(self, packed: bytes) -> bool:
-        """Write; the rest goes to the backlog. Whether `Connections.hold_back` has to be called for it.
-
-        Raises OSError on a broken connection.
-        """
+        """Write; the rest goes to the backlog. Whether to call `hold_back`. Raises OSError if broken."""
         if self.backlog:
             self.backlog += packed  # otherwise it would overtake the bytes before it
             return False

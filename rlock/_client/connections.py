@@ -7,7 +7,6 @@ only while the client is used or a master still has to get a command.
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -44,7 +43,7 @@ class Connections(ABC, Generic[L]):
         endpoints: Sequence[Any],
         context: ClientContext,
         runtime: Runtime,
-        mutex: threading.Lock,
+        mutex: Any,
         traffic: Traffic[L],
         *,
         timeout: float,
@@ -125,11 +124,12 @@ class Connections(ABC, Generic[L]):
         """Drop a connection after an exception in the middle of a command or of a reply.
 
         After Ctrl-C too: otherwise the next reply would count for another command, as a vote nobody gave.
-        Raises the exception again unless it comes from the connection.
+        Raises an interrupt again, and nothing else: the caller may work for another lock.
         """
         interrupted = not isinstance(error, Exception)
-        self.drop(server, broken("interrupted" if interrupted else str(error) or type(error).__name__))
-        if not isinstance(error, OSError | hiredis.HiredisError):
+        text = str(error) if isinstance(error, OSError | hiredis.HiredisError) else repr(error)
+        self.drop(server, broken("interrupted" if interrupted else text or type(error).__name__))
+        if interrupted:
             raise error
 
     def drop(self, server: MasterConnection[L], fault: Fault) -> None:

@@ -1,7 +1,6 @@
 """The masters' addresses, and connections to them.
 
-redis-py or valkey-py makes the connections, with its own TLS, users and passwords, unix sockets and
-credential providers.
+redis-py or valkey-py makes the connections, with its TLS, passwords, unix sockets and credential providers.
 """
 
 from __future__ import annotations
@@ -167,11 +166,7 @@ class Endpoint:
         return (host, str(self._arguments.get("port", 6379)))
 
     def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
-        """A connection that is not open yet.
-
-        ``timeout``: seconds for each step of opening it; ``connect_timeout``: for the first step, if not the
-        same.
-        """
+        """A connection that is not open yet. ``connect_timeout``: for the first step."""
         arguments = {
             **self._arguments,
             "socket_timeout": timeout,

@@ -6,11 +6,12 @@ import os
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 from ..clock import Clock
-from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
+from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
 from ..events import PendingEvents, Queued, ReleaseUnsure, emit, log, observed
 from ..model import LeaseState, LockStatistics
 from ..procedures import inspect
@@ -21,7 +22,7 @@ from ..rules import commands
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import WIRES, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
-from ..rules.options import ClientOptions
+from ..rules.options import ClientOptions, LockOptions
 from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from . import lock_events
@@ -57,11 +58,13 @@ class Engine(Port):
             masters, clock, random, guard, os.urandom(8).hex(), wire=wire, groups=groups or {}
         )
         self.runtime = runtime
-        self.mutex = threading.Lock()
+        #: As all mutexes of a client: a signal handler or a finalizer may enter it again (`interrupted`).
+        self.mutex: Any = threading.RLock()
         self.holds = Holds()
         self.closed = False
+        self.closer: object = None  # the thread or task that closes it now
         self.under_way = UnderWay()
-        self._local_queue = LocalQueue(runtime)
+        self._local_queue = LocalQueue(runtime, clock, self.mutex)
 
     @abstractmethod
     def key(self) -> OwnerKey: ...
@@ -70,21 +73,25 @@ class Engine(Port):
     def _holding(self) -> None:
         """Note that the first hold came, or that the last one went. With the mutex."""
 
-    def nested(self, hold: Hold) -> bool:
-        """Acquire once more what the owner holds: True. Raises `LeaseLostError` after a loss.
+    def interrupted(self) -> bool:
+        """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
+        return bool(
+            self.mutex._is_owned() or self.masters._mutex._is_owned() or self.notifications._mutex._is_owned()
+        )
 
-        The caller returns at once: Ctrl-C behind this leaves an acquire that nobody gives back.
-        """
-        count = hold.count
-        try:
-            with self.mutex:
-                if hold.lease.look(self.clock()) is LeaseState.LOST:
-                    raise LeaseLostError(hold.name, hold.reason)
-                hold.count = count + 1
-            return True
-        except BaseException:
-            hold.count = count
-            raise
+    def contender(self, key: OwnerKey, options: LockOptions, until: float) -> Contender:
+        """A new acquire. Raises `RLockError` if it cannot wait for the masters here."""
+        if self.interrupted():
+            raise RLockError(f"lock {options.name!r} was not asked for: {NOT_HERE}")
+        return Contender(key, options, until, self.clock())
+
+    def nested(self, hold: Hold) -> bool:
+        """Acquire once more what the owner holds: True. Raises `LeaseLostError` after a loss."""
+        if hold.lease.state_at(self.clock()) is LeaseState.LOST:
+            raise LeaseLostError(hold.name, hold.reason)
+        # No call behind this line: Ctrl-C there would leave an acquire that nobody gives back.
+        hold.count += 1
+        return True
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         queue, until = self._local_queue, contender.until
@@ -185,6 +192,14 @@ class Engine(Port):
     def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
         """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
         releasing = self.under_way.releasing
+        if self.interrupted():
+            hold.count = left
+            if left == 0:
+                releasing[hold.owner] = hold  # first: close() must find it
+                self.holds.forget(hold)
+                # In another thread: this one has to return before the masters can be told.
+                self.runtime.later(partial(self._forget, hold))
+            return
         try:
             try:
                 confirmation = hold.lease.confirmation
@@ -249,6 +264,7 @@ class Engine(Port):
             # Otherwise a healing at the same time would put the key back.
             hold.lease.on(LeaseEvent.RELEASE)
         free(self, hold)
+        self.under_way.releasing.pop(hold.owner, None)
         lock_events.given_up(hold, self.clock())
 
     def reset(self, name: str) -> None:

@@ -42,10 +42,7 @@ default: Any = import_module(_used[0])
 
 
 def library_of(client: object, part: str = "") -> Any:
-    """The library that has made a ready client. For anything else: the one that connects to URLs.
-
-    ``part``: ".asyncio" for its classes for tasks.
-    """
+    """The library of a ready client; else the one that connects to URLs. ``part``: ".asyncio" for tasks."""
     origins = (kind.__module__.partition(".")[0] for kind in type(client).__mro__)
     package = next((origin for origin in origins if origin in _PACKAGES), _used[0])
     if package not in _used:

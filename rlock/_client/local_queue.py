@@ -6,9 +6,10 @@ owner in front has left, or its contender was collected.
 
 from __future__ import annotations
 
-import threading
 import weakref
+from typing import Any
 
+from ..clock import Clock
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from .runtime import Runtime
@@ -20,9 +21,10 @@ LOOK_S = 0.5
 class LocalQueue:
     """The local queues of one process, by lock. Thread-safe."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, clock: Clock, mutex: Any) -> None:
         self._runtime = runtime
-        self._mutex = threading.Lock()
+        self._clock = clock
+        self._mutex = mutex
         #: For each lock the owner that asks the masters, and the owners behind it.
         self._lines: dict[str, list[weakref.ref[Contender]]] = {}
 
@@ -40,14 +42,15 @@ class LocalQueue:
 
     def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
         """Wait at most ``timeout`` seconds (inf: no limit) until the contender is first; whether it is."""
+        until = self._clock() + timeout
         while True:
             with self._mutex:
                 if self._advance(self._lines.get(contender.name, [])) is contender:
                     return True
-            if timeout <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
+            left = until - self._clock()
+            if left <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
                 return False
-            yield from contender.parker.park(min(timeout, LOOK_S))
-            timeout -= LOOK_S
+            yield from contender.parker.park(min(left, LOOK_S))
 
     def leave(self, contender: Contender) -> None:
         """Leave the line; the next owner becomes first. A second call does nothing."""

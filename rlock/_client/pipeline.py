@@ -47,7 +47,7 @@ class Pipeline(Traffic[L]):
         self._guard = context.guard
         self._pending_events = context.pending_events
         self._groups = context.groups
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
         #: When to look next for connections whose replies are overdue.
@@ -187,7 +187,10 @@ class Pipeline(Traffic[L]):
             self._filter_again(call)
 
     def _filter_again(self, call: PendingCall) -> None:
-        """Filter the votes again, unless that was done since the client learned of the longest lease."""
+        """Filter the votes again, unless that was done since the client learned of the longest lease.
+
+        Otherwise a master that restarted while such a lease was valid could vote a second time.
+        """
         if self._guard.max_ttl != call.max_ttl:
             now, call.max_ttl = self._clock(), self._guard.max_ttl
             grants = call.request.command.script in scripts.GRANTING

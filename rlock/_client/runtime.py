@@ -7,8 +7,10 @@ kept. So none is lost between the last check and the sleep.
 from __future__ import annotations
 
 import math
+from _thread import start_new_thread
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ..clock import Clock
@@ -58,10 +60,13 @@ class Runtime(ABC):
 
     @abstractmethod
     def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
-        """Call a function every so many seconds, until it returns False. Returns a function that ends this.
+        """Call it every so many seconds until it returns False. Returns its end. RuntimeError: no threads."""
 
-        Raises RuntimeError if there can be no other thread.
-        """
+    def later(self, work: Callable[[], object]) -> None:
+        """Do it in another thread: the calling one is in the middle of a change."""
+        # Not by `threading.Thread`: its start waits, and takes mutexes that the caller may have interrupted.
+        with suppress(RuntimeError):  # no more threads: the lease ends by itself
+            start_new_thread(work, ())
 
     @abstractmethod
     def caller(self) -> object: ...

@@ -87,7 +87,14 @@ class Service:
         raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
 
     def get_master_address(self) -> Any:
-        return self.newest([self._ask(one.connection(SENTINEL_S)) for one in self.sentinels])
+        from concurrent.futures import (
+            ThreadPoolExecutor,  # 10 ms, which clients without Sentinels do not need
+        )
+
+        # At the same time: otherwise each one that is down would add its time-out to every attempt.
+        with ThreadPoolExecutor(len(self.sentinels)) as pool:
+            asked = [pool.submit(self._ask, one.connection(SENTINEL_S)) for one in self.sentinels]
+            return self.newest([answer.result() for answer in asked])
 
     def _ask(self, connection: Any) -> Any:
         try:

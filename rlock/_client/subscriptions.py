@@ -8,15 +8,15 @@ replaces a connection without a reply in time, which a firewall may have dropped
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..events import MasterFailed
+from ..events import MasterFailed, SubscribeRefused
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import Notifications, WaitGenerator, Wake
@@ -30,8 +30,6 @@ from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessage
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-log = logging.getLogger("rlock")
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
@@ -54,7 +52,7 @@ class Subscriptions(Notifications, Traffic[L]):
         self._unclaimed: list[tuple[str, str]] = []
         #: Tokens of places whose release was sent lately: a hand-off to them is an old one.
         self.left: deque[str] = deque(maxlen=64)
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
         self._replies = SubscribeReplies(request_timeout)
@@ -81,9 +79,8 @@ class Subscriptions(Notifications, Traffic[L]):
             # Otherwise unread messages of earlier releases would wake it for nothing.
             self._connections.read_arrived()
             assert contender.place is not None
-            contender.inbox = Inbox(
-                contender.place, contender.findings, self._context, self._connections.parker()
-            )
+            parker = self._connections.parker()
+            contender.inbox = Inbox(contender.place, contender.findings, self._context, parker)
         with self._mutex:
             found = self._by_name.get(name)
             if found is None:
@@ -95,7 +92,9 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at = math.inf
             if found.add(contender) and not self._connections.closed:
-                self._begin_looking()
+                if self._stop_looking is None:
+                    with suppress(RuntimeError):  # no more threads: the next waiter tries again
+                        self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
                 self._connections.connect_due()
         if timeout > 0:
             until = self._context.clock() + timeout
@@ -167,9 +166,10 @@ class Subscriptions(Notifications, Traffic[L]):
             found = self._by_name.get(contender.name)
             if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
                 return False
-            contender.receive(grant)
+            # First: otherwise Ctrl-C in between would let it sleep on.
             inbox.wake(Wake.GRANTED)
             self._connections.wake_reader(inbox)
+            contender.receive(grant)
             return True
 
     def interrupt(self, contender: Contender) -> None:
@@ -204,13 +204,6 @@ class Subscriptions(Notifications, Traffic[L]):
         for name, token in unclaimed:
             self._pass_on(name, token)
 
-    def _begin_looking(self) -> None:
-        if self._stop_looking is None:
-            try:
-                self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
-            except RuntimeError as error:
-                log.warning("nobody ends the subscriptions: %s", error)
-
     def _look(self) -> bool:
         now = self._context.clock()  # before the reading: a process that was stopped reads its replies first
         self._connections.read_arrived()
@@ -233,7 +226,10 @@ class Subscriptions(Notifications, Traffic[L]):
             if found.idle_at <= now:
                 del self._by_name[found.name]
                 del self._by_channel[found.public], self._by_channel[found.client]
-                self._send_all(encode(("UNSUBSCRIBE", *found.names)))
+                if others := self._sharing(found):  # otherwise they would hear of no release any more
+                    self._by_channel[found.public] = self._by_channel[found.client] = others[0]
+                else:
+                    self._send_all(encode(("UNSUBSCRIBE", *found.names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
@@ -268,7 +264,7 @@ class Subscriptions(Notifications, Traffic[L]):
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             if server.index not in self._replies.refusing:
                 self._replies.refusing.add(server.index)
-                log.warning("%s refuses SUBSCRIBE, so waiters poll: %.200s", server.endpoint.label, message)
+                self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
         if kind != b"message":
@@ -276,14 +272,21 @@ class Subscriptions(Notifications, Traffic[L]):
         if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
-            found.confirm(server.index)
+            for each in [found, *self._sharing(found)]:
+                each.confirm(server.index)
         elif channel == found.client and kind == b"message":
             self._hand_off(found, server, payload)
         elif kind == b"message" and self._context.wire.announces(payload):
-            for inbox in found.inboxes:
-                inbox.on_release(server.index, payload)
+            for each in [found, *self._sharing(found)]:
+                for inbox in each.inboxes:
+                    inbox.on_release(server.index, payload)
         elif kind == b"message":
             self._unknown.ignore(server.endpoint, found.name, "release", payload)
+
+    def _sharing(self, found: Subscription) -> list[Subscription]:
+        """Other locks with the same channels: with Redisson those of `x` and `{x}` are one."""
+        others = list(self._by_name.values()) if self._context.wire.shared else ()
+        return [other for other in others if other is not found and other.public == found.public]
 
     def _hand_off(self, found: Subscription, server: MasterConnection[L], payload: Any) -> None:
         if payload == b"":
@@ -325,8 +328,6 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def close(self) -> None:
         with self._mutex:
-            if self._connections.closed:
-                return
             self._connections.close()
             for found in self._by_name.values():
                 for inbox in found.inboxes:

@@ -48,7 +48,7 @@ class Watchdog(ABC):
         self._parker = engine.runtime.parker()
         self._needed_until = -math.inf
         self._wake_at = math.inf
-        self._closed = False
+        self.stopped = False
 
     @abstractmethod
     def _start(self) -> None:
@@ -71,7 +71,7 @@ class Watchdog(ABC):
         Otherwise the lock could be granted, and then run out in the middle of the work without a watchdog.
         """
         self._needed_until = self._clock() + LINGER_S
-        if not self._closed:
+        if not self.stopped:
             self._start()
 
     def watch(self, hold: Hold) -> None:
@@ -93,7 +93,7 @@ class Watchdog(ABC):
             hold.report.end_reported = True
             self._schedule.remove(hold)
             if not hold.owner_key.alive():
-                self._holds.remove(hold)  # otherwise it stays for ever: a dead owner never releases
+                self._engine._remove(hold)  # otherwise it stays for ever: a dead owner never releases
             reason = reason or hold.reason
             signal, on_lost = hold.report.signal, hold.options.on_lost
         held = self._clock() - hold.acquired_at
@@ -110,11 +110,11 @@ class Watchdog(ABC):
     def _take_due(self) -> list[Hold] | None:
         """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""
         now = self._clock()
-        due = [] if self._closed else self._schedule.take_due(now)
+        due = [] if self.stopped else self._schedule.take_due(now)
         if due:
             return due
         next_due = self._schedule.next_due()
-        if self._closed or (next_due == math.inf and now >= self._needed_until):
+        if self.stopped or (next_due == math.inf and now >= self._needed_until):
             return None
         # At most `LINGER_S`: otherwise each release would have to wake the watchdog so that it can end.
         self._wake_at = min(now + LINGER_S, next_due)
@@ -134,14 +134,15 @@ class Watchdog(ABC):
                 continue
             try:
                 yield from self._look_after(due)
-            except RLockError as error:
-                log.debug("no renewal: %s", error)  # the client is being closed
             except BaseException as error:
                 with self._mutex:
                     for hold in due:
                         if hold in self._holds:
                             self._schedule.retry(hold, self._clock())
-                self._failed(error)
+                if self._engine.closed and isinstance(error, RLockError):
+                    log.debug("no renewal: %s", error)
+                else:
+                    self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         """Log an error of a round that is tried again. Raises an interrupt again, or a cancellation."""

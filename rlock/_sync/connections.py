@@ -63,8 +63,6 @@ def _close_all(*descriptors: int) -> None:
 
 #: How long commands are gathered at most. A woken thread may wait so long for the interpreter.
 GATHER_S = 0.005
-#: How long `read_arrived` waits for the thread that reads.
-ARRIVED_S = 0.1
 
 Server = MasterConnection[SocketConnection]
 
@@ -76,8 +74,9 @@ class Connections(connections.Connections[SocketConnection]):
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
         self._poll.register(self._wake_pipe.fileno, select.POLLIN)
-        #: The waiter whose thread reads for all.
+        #: The waiter whose thread reads for all, and that thread.
         self._leader: Waiter | None = None
+        self._reader: object = None
         self._followers: set[Waiter] = set()
         #: Followers that have their replies and are not woken yet, in order.
         self._answered: dict[Waiter, None] = {}
@@ -111,15 +110,21 @@ class Connections(connections.Connections[SocketConnection]):
     def _leads(self, waiter: Waiter, now: float) -> bool:
         """Whether this waiter reads for all; otherwise another one does, and will wake it.
 
-        Ctrl-C may come between any two lines, so no `finally` is sure to run. So a leader that waits no more
-        is replaced: otherwise no thread would read. Each follower checks that now and then, even if nobody
-        wakes it.
+        Ctrl-C may come between any two lines, so no `finally` is sure to run. So followers check now and then
+        whether the leader still waits, and replace it: otherwise no thread would read.
         """
         leader = self._leader
         if leader is not waiter and self._next is not waiter and self._next_is_coming(now):
             leader = self._next
-        if leader is None or leader is waiter or not leader.asleep or now > leader.deadline + self._patience:
-            self._leader = waiter
+        caller = self._runtime.caller()
+        if (
+            leader is None
+            or leader is waiter
+            or not leader.asleep
+            or now > leader.deadline + self._patience
+            or self._reader == caller  # a signal handler or finalizer waits, so its own thread does not read
+        ):
+            self._leader, self._reader = waiter, caller
             if self._answered or self.gathering:
                 self._wake_next(waiter, now)
             return True
@@ -186,12 +191,8 @@ class Connections(connections.Connections[SocketConnection]):
         return True
 
     def read_arrived(self) -> None:
-        until = time.monotonic() + ARRIVED_S
-        # No acquire() with a time-out: Ctrl-C behind it, in front of a `try`, would leave the mutex locked.
-        while self._mutex.locked():
-            if time.monotonic() > until:
-                return  # a signal handler asks, and its own thread has the mutex
-            time.sleep(0.0005)
+        if self._mutex._is_owned():
+            return  # a signal handler asks, and its own thread reads
         with self._mutex:
             for fd in list(self.by_fd):
                 self._serve(fd, 0)
@@ -205,7 +206,7 @@ class Connections(connections.Connections[SocketConnection]):
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
         except RuntimeError:  # "concurrent poll() invocation": the leader before this one still polls
             time.sleep(0.001)
-            return None
+            return [(fd, 0) for fd in list(self.by_fd)] if self._reader == self._runtime.caller() else None
 
     def wake_reader(self, waiter: Waiter) -> None:
         if self._leader is waiter and not self.closed:

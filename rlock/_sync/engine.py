@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar, TypeVar
 
 from .._client import engine
@@ -13,7 +15,6 @@ from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
-from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
@@ -49,9 +50,18 @@ class Engine(engine.Engine):
             key: OwnerKey = self._local.key
         except AttributeError:
             self._local.liveness = ThreadLiveness()
-            alive = weakref.ref(self._local.liveness)
+            alive = weakref.ref(self._local.liveness, self._owner_ended)
             key = self._local.key = OwnerKey(client_label(_thread_name()), alive)
         return key
+
+    def _owner_ended(self, ended: object) -> None:
+        """See to the holds of a thread that has ended: nobody will release them."""
+        with self.mutex, suppress(RuntimeError):  # there are no more threads
+            for hold in self.holds:
+                if hold.owner_key.alive is ended and hold.report.end_reported:
+                    self._remove(hold)
+                elif hold.owner_key.alive is ended and hold.renewal.due_at == math.inf:
+                    self.watchdog.watch(hold)  # to report the end of its lease
 
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
@@ -62,7 +72,7 @@ class Engine(engine.Engine):
         hold = self.holds.find(key, options.name)
         if hold is not None:
             return self.nested(hold)
-        contender = Contender(key, options, until, self.clock())
+        contender = self.contender(key, options, until)
         try:
             return self.finish(contender, got=run(acquire(self, contender)))
         except BaseException as error:
@@ -80,6 +90,9 @@ class Engine(engine.Engine):
         return run(procedure)
 
     def close(self) -> None:
+        if self.interrupted():
+            self.runtime.later(self.close)
+            return
         try:
             run(self.close_gen())
         finally:
@@ -92,8 +105,5 @@ class Engine(engine.Engine):
 
 def _thread_name() -> str:
     # Not threading.current_thread(): it leaks a dummy Thread for a thread that `threading` did not start.
-    ident = threading.get_ident()
-    for thread in threading.enumerate():
-        if thread.ident == ident:
-            return thread.name
-    return f"thread-{threading.get_native_id()}"
+    own = (thread.name for thread in threading.enumerate() if thread.ident == threading.get_ident())
+    return next(own, f"thread-{threading.get_native_id()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from .._client import runtime
@@ -35,7 +36,8 @@ class Parker(runtime.Parker):
 
     def wake(self) -> None:
         if self._lock.locked():
-            self._lock.release()
+            with suppress(RuntimeError):  # another thread has woken it at the same time
+                self._lock.release()
 
     def clear(self) -> None:
         self._lock.acquire(blocking=False)

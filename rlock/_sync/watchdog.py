@@ -33,7 +33,7 @@ class Watchdog(watchdog.Watchdog):
 
     def stop(self) -> None:
         with self._mutex:
-            self._closed = True
+            self.stopped = True
             thread = self._thread
             self._parker.wake()
         if thread is not None and thread is not threading.current_thread():

@@ -48,8 +48,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
     def _set_up(self) -> None:
         self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
-        # The event loops refer to the sockets: without this a client that is dropped without close() leaves
-        # them open.
+        # Otherwise a client that is dropped without close() leaves its sockets, which event loops know, open.
         weakref.finalize(self, _drop, self._engines).atexit = False
 
     def semaphore(
@@ -95,10 +94,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         return AsyncLeader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     async def close(self) -> None:
-        """Release every hold, end all tasks and connections. Waiting acquires end with `RLockError`.
-
-        Also in other event loops, if they still run.
-        """
+        """Release all holds, end tasks and connections, in all loops. Waiting acquires get `RLockError`."""
         self._closed = True
         here = asyncio.get_running_loop()
         for loop, engine in list(self._engines.items()):

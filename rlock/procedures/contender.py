@@ -150,7 +150,8 @@ class Contender:
     def receive(self, grant: LocalGrant) -> None:
         """Take the lock from a thread of this process. Called by that thread."""
         # First: whatever ends the acquire (Ctrl-C, close) must find the token, or its votes would stay.
-        self.owners.append(grant.owner)
+        # No call: otherwise Ctrl-C could come between the lines, and leave a token without its grant.
+        self.owners += [grant.owner]
         self.local_grant = grant
 
 

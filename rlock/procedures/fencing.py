@@ -29,10 +29,7 @@ def agreed_on(given: Sequence[int], quorum: int) -> int:
 def agree(
     masters: Masters, options: LockOptions, owner: str, given: Sequence[int], until: float
 ) -> WaitGenerator[int]:
-    """The token of a grant for which masters gave different tokens; 0: no agreement before ``until``.
-
-    Nearly always one round trip.
-    """
+    """The token of a grant with different tokens; 0: none before ``until``. Nearly always one round trip."""
     token = max(given)
     while (left := until - masters.context.clock()) > 0:
         timeout = min(options.lease.request_timeout, left)

@@ -24,8 +24,7 @@ def claim(port: Port, contender: Contender) -> Grant | None:
     lease, quorum = options.lease, context.quorum
     if place is None or not options.renew or context.wire.shared or lease.ttl > context.guard.noted:
         return None
-    # After another attempt with this place, or a second delivery, a message may tell of a lease that was
-    # undone since.
+    # After another attempt with this place, or a second delivery, the lease of a message may be undone.
     if place.attempts != 1 or contender.findings.ballot.resent:
         return None
     since = _counted(context, contender.findings.handed)

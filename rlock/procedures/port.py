@@ -88,8 +88,7 @@ class Masters(Protocol):
         """Send a command to all masters (or ``targets``) and wait until the ballot is settled.
 
         Takes at most ``timeout`` seconds, and up to three times that if connections broke. A master that
-        cannot be reached gets the command (or ``late`` in its place) when it is back within ``resend_for``
-        seconds.
+        cannot be reached gets the command (or ``late`` in its place) within ``resend_for`` seconds.
         """
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:

@@ -95,10 +95,11 @@ def _hand_over(
         if len(tokens) >= ballot.quorum:
             # Validity counts from before the release was sent: no master can have written it earlier.
             grant = LocalGrant(next_owner, ballot.sent_at, hold.hops + 1, tokens)
-            # From here on the waiter may have it: Ctrl-C in between must not free it.
             given = None
             given = port.notifications.hand_over(next_waiter, grant)
     finally:
+        if given is None:  # Ctrl-C: the waiter may have it, and must not lose it
+            given = next_owner in next_waiter.owners
         if given is False:
             # On masters that answered "not ours" to a second delivery, too: the first delivery may have
             # written the next owner's lease, which would keep others out until it ends.

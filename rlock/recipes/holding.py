@@ -137,7 +137,7 @@ def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bo
     hold = engine.hold(options.name)
     if hold is not None:
         return engine.nested(hold)
-    return (yield from contend(engine, Contender(engine.key(), options, until, engine.clock())))
+    return (yield from contend(engine, engine.contender(engine.key(), options, until)))
 
 
 def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:

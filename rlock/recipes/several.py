@@ -20,7 +20,6 @@ from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
-from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
@@ -160,8 +159,8 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
     for options in wanted:
         if engine.taken(options.name):
             return options
-    key, began_at, packed = engine.key(), engine.clock(), Packed(engine)
-    contenders = [Contender(key, options, AT_ONCE, began_at) for options in wanted]
+    key, packed = engine.key(), Packed(engine)
+    contenders = [engine.contender(key, options, AT_ONCE) for options in wanted]
     try:
         for contender in contenders:
             yield from engine.prepare(contender)

@@ -73,10 +73,7 @@ class Command:
 
 
 class CommandTemplate:
-    """A command whose last arguments differ each time; everything before them is encoded once.
-
-    ``changing``: the number of those arguments.
-    """
+    """A command whose last arguments (``changing``: how many) differ each time; the rest is encoded once."""
 
     __slots__ = ("_head", "_script", "_words")
 

@@ -37,8 +37,7 @@ def acquire(
     """Ask for the lease; a caller that is refused takes or keeps its ``place`` in the queue.
 
     A lock that was handed to the place is granted, too. ``token``: the fencing token to propose; 0: each
-    master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither the master's time nor the
-    length of the queue.
+    master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither time nor queue length.
     """
     if place is None:
         return _acquire(name, lease_ms, fair, guarded).render_acquire(owner, lease_ms, token)
@@ -213,11 +212,7 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
-    """Prolong the grant of a hand-off that has this fencing token.
-
-    By source, because nobody waits for the reply: after SCRIPT FLUSH a client that is stopped could not
-    repeat it in time.
-    """
+    """Prolong the grant of a hand-off with this token. By source: after SCRIPT FLUSH nobody repeats it."""
     keys = (name, fence_key(name), *_note(guarded))
     words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
     packed = encode(("EVAL", scripts.CONFIRM.source, *words))
@@ -241,10 +236,7 @@ def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) ->
 
 
 def mark(channel: str) -> Command:
-    """Send the replicas a message that nobody hears: a WAIT waits for writes only.
-
-    That of Valkey 9.1 waits only for what its own connection wrote last.
-    """
+    """Send the replicas a message that nobody hears: WAIT waits for writes, in Valkey 9.1 for its own."""
     words = ("PUBLISH", channel, "")
     return Command(scripts.MARK, words, (), encode(words), decode=replies.decode_acknowledged)
 

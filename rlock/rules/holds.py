@@ -203,10 +203,12 @@ class Holds:
 
     def remove(self, hold: Hold) -> None:
         """Remove a hold that was released or given up. A second call changes nothing."""
-        name = hold.name
-        key = hold.owner_key, name
-        if self._by_owner.get(key) is hold:
-            del self._by_owner[key]
-        if self._by_name.get(name) is hold:
-            del self._by_name[name]
+        self.forget(hold)
+        if self._by_name.get(hold.name) is hold:
+            del self._by_name[hold.name]
         self.schedule.remove(hold)
+
+    def forget(self, hold: Hold) -> None:
+        """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
+        if hold in self:
+            self._by_owner.pop((hold.owner_key, hold.name), None)

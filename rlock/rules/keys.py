@@ -29,10 +29,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 @lru_cache(maxsize=1024)
 def own_key(name: str, what: str) -> str:
-    """A key or channel of rlock that belongs to a lock.
-
-    The lock's name is the hash tag: a Redis Cluster keeps all keys of one lock on one node.
-    """
+    """A key or channel of a lock. The name is the hash tag: a Cluster keeps all keys of a lock together."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
         return f"rlock::{name}:{what}"
@@ -87,10 +84,7 @@ def client_label(thread: str) -> str:
 
 
 def owner_token(client: str) -> str:
-    """A fresh `<client>:<uuid>`.
-
-    The uuid has version 7 of RFC 9562, with 72 random bits: `since` reads the time from its first 48 bits.
-    """
+    """A fresh `<client>:<uuid>`. The uuid (RFC 9562, version 7) begins with its time, which `since` reads."""
     millis = time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF
     random = os.urandom(9).hex()
     return f"{client}:{millis:012x}7{random[:3]}8{random[3:]}"
@@ -120,10 +114,7 @@ def since(owner: str) -> float | None:
 
 
 def holder_identity(holder: str) -> str:
-    """The part of a holder that is the same on all masters.
-
-    A RedissonRedLock has a different uuid on each master, and the same thread id.
-    """
+    """The part of a holder that is the same on all masters: RedissonRedLock has a uuid for each of them."""
     # Without the regular expression: each refused vote comes here several times.
     if holder[36:37] != ":":
         return holder
@@ -151,10 +142,7 @@ class Wire(NamedTuple):
         return message.isdigit() if self.shared else is_owner(message.decode("utf-8", "replace"))
 
     def client_channel(self, name: str, client_id: str) -> str:
-        """The channel of the hand-offs to one client.
-
-        One channel for all would wake every process. A PUBLISH here shows whether the process is dead.
-        """
+        """The channel of hand-offs to one client. It wakes no other; a PUBLISH shows whether it is dead."""
         return f"{self.channel(name)}|{client_id}"
 
 

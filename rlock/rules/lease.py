@@ -109,6 +109,7 @@ class Lease:
         """The state at ``now``, by the clock: no thread has to notice a loss. Any thread may call it."""
         self._hear(read=now >= self.valid_until)
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
+            # No call since the comparison: `_hear` of another thread comes before it, or finds nothing.
             self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
@@ -126,8 +127,11 @@ class Lease:
         """Prolong the lease if the replies of its confirmation are there."""
         confirmation = self.confirmation
         if confirmation is not None and confirmation.proves(read=read):
-            self.valid_until = max(self.valid_until, valid_until(confirmation.ballot.sent_at, self.ttl))
-            self.confirmation = None
+            proven = valid_until(confirmation.ballot.sent_at, self.ttl)
+            # Again, and with no call behind it: another thread may have told the loss meanwhile.
+            if self.confirmation is confirmation:
+                self.valid_until = proven if proven > self.valid_until else self.valid_until
+                self.confirmation = None
 
     def renewed(self, sent_at: float, now: float) -> LeaseState:
         """Apply a renewal that was sent at ``sent_at`` and granted by a quorum at ``now``."""

@@ -112,7 +112,7 @@ class Ballot:
         """How many masters have a vote: they answered, are not guarded, and the key is a lock or free."""
         return sum(
             not vote.guarded and vote.code not in (Code.FAULT, Code.NOT_A_LOCK)
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
 
     @property
@@ -140,10 +140,7 @@ class Ballot:
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
-        """The verdict at ``now`` of a round whose lease ends at ``valid_until``.
-
-        Only HELD proves that somebody else has the lock.
-        """
+        """The verdict at ``now`` on a lease that ends at ``valid_until``. Only HELD proves another holder."""
         if self.granted >= self.quorum:
             # A pause since the round was sent may have used up the validity.
             return Verdict.WON if now < valid_until else Verdict.TOO_LATE
@@ -166,7 +163,7 @@ class Ballot:
         """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
         stuck = sum(
             vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
         return stuck > self.masters - self.quorum
 
@@ -174,12 +171,13 @@ class Ballot:
     def duplicated(self) -> bool:
         """Whether two masters of the list are one server: then no count is right."""
         return any(
-            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE for vote in self.votes.values()
+            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE
+            for vote in list(self.votes.values())
         )
 
     def claims(self) -> Counter[str]:
         """On how many masters each holder has the lock; one holder may have several owner tokens."""
-        return Counter(holder_identity(vote.holder) for vote in self.votes.values() if vote.holder)
+        return Counter(holder_identity(vote.holder) for vote in list(self.votes.values()) if vote.holder)
 
     def foreign_holder(self) -> str | None:
         """The other owner that a quorum of masters named; None: no owner certainly has a quorum."""
@@ -195,18 +193,15 @@ class Ballot:
         return self._most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
-        """By master: the owner that has its vote, or the first in the queue of a free master.
-
-        The caller may be among them.
-        """
+        """By master: the owner that has its vote, or the first in its queue. The caller may be among them."""
         voted = (_YES, _FOREIGN, Code.QUEUED)
-        return {i: holder_identity(vote.holder) for i, vote in self.votes.items() if vote.code in voted}
+        return {i: holder_identity(vote.holder) for i, vote in list(self.votes.items()) if vote.code in voted}
 
     def votes_for(self, owner: str | None) -> int:
         """How many masters with a vote named this other owner."""
         return sum(
             vote.code == _FOREIGN and not vote.guarded and holder_identity(vote.holder) == owner
-            for vote in self.votes.values()
+            for vote in list(self.votes.values())
         )
 
     def leader(self, passed_over: Set[str]) -> str | None:
@@ -223,7 +218,7 @@ class Ballot:
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
         holder, most, token, identity = None, 0, "", ""
-        for vote in self.votes.values():
+        for vote in list(self.votes.values()):
             if vote.code == _FOREIGN:
                 if vote.holder != token:
                     token, identity = vote.holder, holder_identity(vote.holder)

@@ -33,6 +33,7 @@ ALL: tuple[events.Event, ...] = (
     events.MasterSlow("m1:6379", took=0.3, timeout=0.5),
     events.MasterGuarded("m1:6379", remaining=9.5, reason="restarted 1 s ago"),
     events.MasterHealed("m1:6379", locks=3),
+    events.SubscribeRefused("m1:6379", "ERR unknown command"),
     events.UnknownMessage("m1:6379", "orders:42", "release", "b'hello'"),
     events.GroupChanged("m1:6379", "a1", replicas=2, acknowledged=2),
     events.GroupChanged("m1:6379", "b2", replicas=2, acknowledged=0),

@@ -1,0 +1,334 @@
+"""``python -m evidence.interrupts``: a table of operations and instants, and each failure with its place."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import rlock
+from rlock.rules.keys import NOTE
+from rlock.testing import MemoryMasters
+
+from . import instants
+from .instants import Instant, Stuck
+from .operations import NAME, OPERATIONS, Scene
+
+#: How long an operation may take, and another thread of the client behind it.
+LIMIT_S, SOON_S = 4.0, 1.0
+INTERRUPTED = "interrupted rlock's own code"
+#: After so many failures the rest of an operation is left out.
+ENOUGH = 10
+
+
+@dataclass
+class Row:
+    """One operation on so many masters, alone or beside a second thread."""
+
+    name: str
+    masters: int
+    beside: bool
+    work: str = ""  # that a signal handler does; "": it interrupts
+    collects: bool = False  # the garbage collector does the work
+    instants: int = 0
+    instructions: int = 0
+    failures: dict[str, list[str]] = field(default_factory=dict)  # by place
+
+    @property
+    def failed(self) -> int:
+        return sum(map(len, self.failures.values()))
+
+    def __str__(self) -> str:
+        beside = "2 threads" if self.beside else "1 thread"
+        work = self.work + (", gc" if self.collects else "")
+        return (
+            f"{self.name:<21}N={self.masters}  {beside:<10}{work:<19}{self.instructions:>7} instructions"
+            f"{self.instants:>6} instants {self.failed:>5} failures"
+        )
+
+
+def mutexes(client: rlock.Client) -> dict[str, Any]:
+    engine: Any = client._current
+    found = {"client": client._mutex}
+    if engine is not None:
+        found |= {"engine": engine.mutex, "calls": engine.masters._mutex}
+        found |= {"subscriptions": engine.notifications._mutex, "queue": engine._local_queue._mutex}
+    return found
+
+
+def left(masters: MemoryMasters) -> list[str]:
+    """Keys on the masters that a hold or a waiter left there."""
+    found: list[str] = []
+    for master in masters:
+        with master.mutex:
+            keys = [key for key in list(master._keys.keys) if master._keys.look(key)]
+        found += [key for key in keys if key != NOTE and not key.endswith(":fence")]
+    return found
+
+
+class Busy:
+    """A second thread that acquires and releases another lock all the time."""
+
+    def __init__(self, client: rlock.Client) -> None:
+        self._ends, self._failure = threading.Event(), ""
+        self._lock = client.lock("busy")
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                with self._lock:
+                    pass
+        except rlock.RLockError as error:
+            self._failure = repr(error)
+
+    def end(self, *, closes: bool) -> list[str]:
+        self._ends.set()
+        self._thread.join(2.0)
+        if self._thread.is_alive():
+            return ["the second thread stands still"]
+        return [f"the second thread: {self._failure}"] if self._failure and not closes else []
+
+
+@contextmanager
+def without_switches(beside: bool) -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005 if beside else before)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+Disturb = Callable[[Scene], AbstractContextManager[None]]
+
+
+def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
+    """Run the operation once; what is wrong behind it."""
+    masters, wrong = MemoryMasters(row.masters), []
+    for master in masters:
+        _shield(master, instant)
+    scene = Scene([*masters])
+    for client in (scene.client, scene.other):
+        with client.lock("warm"):
+            pass
+    busy = Busy(scene.client) if row.beside else None
+    steps = OPERATIONS[row.name](scene)
+    operation = next(steps)
+    try:
+        with without_switches(row.beside), disturb(scene):
+            operation()
+    except Stuck as stuck:
+        wrong.append(f"the operation stands still in {stuck}")
+    except rlock.RLockError as error:
+        if not row.work:
+            wrong.append(repr(error))
+    except Exception as error:
+        wrong.append(repr(error))
+    try:
+        with instants._limited(LIMIT_S):
+            with suppress(rlock.LeaseLostError if "closes" in row.work else StopIteration):
+                next(steps, None)
+            for name in (NAME, "held"):
+                lock = scene.client.lock(name)
+                while lock.hold_count:
+                    with suppress(rlock.LeaseLostError):
+                        lock.release()
+            wrong += _still_works(scene, masters, closed=scene.client._closed)
+            wrong += [f"{thread} has not ended" for thread in scene.join()]
+            wrong += busy.end(closes=scene.client._closed) if busy is not None else []
+            scene.client.close()
+            scene.other.close()
+    except Stuck as stuck:
+        wrong.append(f"behind it, the client stands still in {stuck}")
+    except Exception as error:
+        wrong.append(f"behind it: {error!r}")
+    return wrong
+
+
+def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[str]:
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            for name in (NAME, "another"):
+                lock = scene.client.lock(name)
+                if lock.acquire(timeout=SOON_S):
+                    lock.release()
+                else:
+                    wrong.append(f"another thread does not get {name!r}")
+            done.set()
+        except Exception as error:
+            if not closed:
+                wrong.append(f"another thread: {error!r}")
+            done.set()
+
+    began = time.monotonic()
+    threading.Thread(target=work, daemon=True).start()
+    if not done.wait(4.0):
+        wrong.append("another thread stands still")
+    elif time.monotonic() - began > SOON_S:
+        wrong.append(f"another thread took {time.monotonic() - began:.1f} s")
+    locked = [name for name, mutex in mutexes(scene.client).items() if not _is_free(mutex)]
+    wrong += [f"the mutex of {name} stays locked" for name in locked]
+    until = time.monotonic() + SOON_S
+    while (keys := [key for key in left(masters) if "busy" not in key]) and time.monotonic() < until:
+        time.sleep(0.001)
+    return wrong + [f"left on the masters: {sorted(set(keys))}" for _ in keys[:1]]
+
+
+def _is_free(mutex: Any) -> bool:
+    free: list[bool] = []
+    thread = threading.Thread(target=lambda: free.append(mutex.acquire(timeout=1.0) and not mutex.release()))
+    thread.start()
+    thread.join()
+    return free == [True]
+
+
+def _shield(master: Any, instant: Instant) -> None:
+    connect = master.connect
+
+    def connected(options: Any) -> Any:
+        connection = connect(options)
+        for name in ("write", "fetch", "close"):
+            setattr(connection, name, partial(instant.shield, getattr(connection, name)))
+        return connection
+
+    master.connect = connected
+
+
+# -- the two disturbances ------------------------------------------------------------------------------
+
+
+def interrupt(row: Row, at: int) -> tuple[Instant, list[str]]:
+    instant = Instant(at)
+    return instant, run(row, instant, lambda _: instants.signalled(instant, LIMIT_S))
+
+
+def _release(scene: Scene) -> None:
+    held = scene.client.lock("held")
+    if held.hold_count:
+        held.release()
+
+
+def _acquire(scene: Scene) -> None:
+    lock = scene.client.lock("third")
+    if lock.acquire(timeout=0.5):
+        lock.release()
+
+
+#: The work of a signal handler, of a `__del__`, or of a dropped generator with `with lock:`.
+WORK: dict[str, Callable[[Scene], object]] = {
+    "releases": _release,
+    "acquires": _acquire,
+    "closes another": lambda scene: scene.other.close(),
+    "closes it": lambda scene: scene.client.close(),
+    "asks": lambda scene: (scene.lock.is_owned(), repr(scene.lock), scene.client.lock("held").remaining()),
+}
+
+
+def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
+    instant, errors = Instant(at), []
+
+    @contextmanager
+    def disturb(scene: Scene) -> Iterator[None]:
+        def work() -> None:
+            began = time.monotonic()
+            try:
+                WORK[row.work](scene)
+            except rlock.RLockError as error:
+                # Nothing else can be said to a handler that interrupted the client in a critical section.
+                if INTERRUPTED not in str(error) and not scene.client._closed:
+                    errors.append(f"the work: {error!r}")
+            if time.monotonic() - began > SOON_S:
+                errors.append(f"the work took {time.monotonic() - began:.1f} s")
+
+        instant.work = work
+        if row.work == "releases":
+            scene.client.lock("held").acquire()
+        with (instants.collected if row.collects else instants.signalled)(instant, LIMIT_S):
+            yield
+
+    wrong = run(row, instant, disturb)
+    return instant, errors + wrong
+
+
+def all_instants(
+    row: Row, once: Callable[[Row, int], tuple[Instant, list[str]]], step: Callable[[], int]
+) -> Row:
+    """Disturb the operation at one instant after another."""
+    at = step()
+    while True:
+        instant, wrong = once(row, at)
+        row.instructions = max(row.instructions, instant.instructions)
+        if not instant.reached:
+            if wrong:
+                row.failures.setdefault("without a disturbance", []).extend(wrong[:1])
+            return row
+        row.instants += 1
+        if wrong:
+            row.failures.setdefault(instant.place, []).append("; ".join(wrong))
+            if row.failed == ENOUGH:
+                return row
+        at += step()
+
+
+def rows(options: argparse.Namespace) -> Iterator[Row]:
+    names = [name for name in OPERATIONS if not options.only or name in options.only]
+    for work in WORK if options.again or options.collect else ("",):
+        if options.work and work not in options.work:
+            continue
+        for name in names:
+            for masters in options.masters:
+                for beside in (False, True):
+                    if beside and name == "acquire, first use":
+                        continue  # the second thread would use the client first
+                    yield Row(name, masters, beside, work, options.collect)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit status: 0 nothing failed; 1 something did."""
+    parser = argparse.ArgumentParser(prog="python -m evidence.interrupts", description=__doc__)
+    parser.add_argument("--again", action="store_true", help="a signal handler that uses the client instead")
+    parser.add_argument(
+        "--collect", action="store_true", help="the garbage collector uses the client instead"
+    )
+    parser.add_argument("--only", action="append", choices=[*OPERATIONS], help="these operations")
+    parser.add_argument(
+        "--work", action="append", choices=[*WORK], help="with --again or --collect: this work"
+    )
+    parser.add_argument("--masters", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--every", type=int, default=1, help="a sample: about every n-th instant, at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    options = parser.parse_args(words)
+    logging.getLogger("rlock").addHandler(logging.NullHandler())
+    logging.getLogger("rlock").propagate = False
+    draw = random.Random(options.seed)
+    step = partial(draw.randint, 1, 2 * options.every - 1)
+    sys.unraisablehook = lambda _: None  # an interrupted finalizer
+    began, total, failed = time.monotonic(), 0, 0
+    for row in rows(options):
+        all_instants(row, enter_again if row.work else interrupt, step)
+        gc.collect()
+        print(row, flush=True)
+        for place, wrong in row.failures.items():
+            print(f"    {place} ({len(wrong)}): {wrong[0]}", flush=True)
+        total += row.instants
+        failed += row.failed
+    print(f"{total} instants, {failed} failures, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The public operations. Each is a generator: it prepares, yields the call under test, and tidies up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import rlock
+
+Call = Callable[[], object]
+Operation = Callable[["Scene"], Iterator[Call]]
+
+#: How long another owner keeps the lock for which an operation waits.
+HELD_S = 0.004
+NAME = "x"
+
+
+class Scene:
+    """The client under test, another client of the same masters, and threads."""
+
+    def __init__(self, masters: list[Any]) -> None:
+        self.client = rlock.Client(masters, ttl=8.0)
+        self.other = rlock.Client(masters, ttl=8.0)
+        self.lock = self.client.lock(NAME)
+        self._threads: list[threading.Thread] = []
+
+    def start(self, work: Call) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def holder(self, client: rlock.Client, seconds: float = HELD_S, *, wait: bool = True) -> None:
+        """Another owner that has the lock now, or waits for it, and keeps it for a time."""
+        taken = threading.Event()
+
+        def work() -> None:
+            with suppress(rlock.RLockError), client.lock(NAME):  # the client may be closed meanwhile
+                taken.set()
+                time.sleep(seconds)
+
+        self.start(work)
+        taken.wait(5 if wait else 0)
+
+    def join(self) -> list[str]:
+        until = time.monotonic() + 2.0
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return [thread.name for thread in self._threads if thread.is_alive()]
+
+
+def acquire(scene: Scene) -> Iterator[Call]:
+    yield scene.lock.acquire
+
+
+def acquire_first(scene: Scene) -> Iterator[Call]:
+    """The first use of a client, which connects."""
+    fresh = rlock.Client(scene.client._endpoints, ttl=8.0)
+    scene.client.close()
+    scene.client, scene.lock = fresh, fresh.lock(NAME)
+    yield scene.lock.acquire
+
+
+def try_busy(scene: Scene) -> Iterator[Call]:
+    with scene.other.lock(NAME):
+        yield lambda: scene.lock.acquire(blocking=False)
+
+
+def release(scene: Scene) -> Iterator[Call]:
+    scene.lock.acquire()
+    yield scene.lock.release
+
+
+def with_block(scene: Scene) -> Iterator[Call]:
+    def work() -> None:
+        with scene.lock:
+            pass
+
+    yield work
+
+
+def nested(scene: Scene) -> Iterator[Call]:
+    def work() -> None:
+        with scene.lock:
+            pass
+
+    with scene.lock:
+        yield work
+        if scene.lock.hold_count == 2:  # between the acquire and the block, as with any lock
+            scene.lock.release()
+
+
+def contended(scene: Scene) -> Iterator[Call]:
+    scene.holder(scene.other)
+    yield scene.lock.acquire
+
+
+def contended_here(scene: Scene) -> Iterator[Call]:
+    """Another thread of the client has the lock, and hands it over."""
+    scene.holder(scene.client)
+    yield scene.lock.acquire
+
+
+def timed_out(scene: Scene) -> Iterator[Call]:
+    scene.holder(scene.other, 0.03)
+    yield lambda: scene.lock.acquire(timeout=0.01)
+
+
+def fair(scene: Scene) -> Iterator[Call]:
+    scene.holder(scene.other)
+    scene.lock = scene.client.lock(NAME, fair=True)
+    yield scene.lock.acquire
+
+
+def hand_over(scene: Scene) -> Iterator[Call]:
+    """A release while another thread of the client waits."""
+    scene.lock.acquire()
+    scene.holder(scene.client, 0.0, wait=False)
+    notifications = scene.client._engine().notifications
+    until = time.monotonic() + 1.0
+    while not notifications.waiting(NAME) and time.monotonic() < until:
+        time.sleep(0.0005)
+    yield scene.lock.release
+
+
+def renew(scene: Scene) -> Iterator[Call]:
+    from rlock._sync.runtime import run
+
+    scene.lock.acquire()
+    engine = scene.client._engine()
+    yield lambda: run(engine.watchdog._look_after(list(engine.holds)))
+    scene.lock.check()
+
+
+def ask(scene: Scene) -> Iterator[Call]:
+    lock = scene.lock
+    with lock:
+        yield lambda: (lock.locked(), lock.is_owned(), lock.fencing_token, lock.lost.is_set())
+
+
+def close(scene: Scene) -> Iterator[Call]:
+    """With two holds of this thread, one of another, and an acquire under way."""
+    kept, held, locks = threading.Event(), threading.Event(), [scene.lock, scene.client.lock("y")]
+    for lock in locks:
+        lock.acquire()
+
+    def hold() -> None:
+        scene.client.lock("z").acquire()
+        held.set()
+        kept.wait(5)
+
+    def wait() -> None:
+        with suppress(rlock.RLockError):
+            scene.client.lock(NAME).acquire(timeout=3.0)
+
+    scene.start(hold)
+    scene.start(wait)
+    held.wait(5)
+    yield scene.client.close
+    kept.set()
+    scene.client.close()
+    for lock in locks:
+        with suppress(rlock.LeaseLostError):
+            lock.release()
+
+
+def leader(scene: Scene) -> Iterator[Call]:
+    campaign = scene.client.leader(NAME)
+
+    def work() -> None:
+        with campaign:
+            campaign.wait(2.0)
+
+    yield work
+    if not campaign._end:  # before the first line of __exit__, as with anything that `with` leaves
+        campaign.__exit__()
+
+
+def semaphore(scene: Scene) -> Iterator[Call]:
+    permits = scene.client.semaphore(NAME, permits=2)
+
+    def work() -> None:
+        with permits:
+            pass
+
+    yield work
+    while permits.permit is not None:
+        permits.release()
+
+
+def several(scene: Scene) -> Iterator[Call]:
+    names = scene.client.locks([NAME, "y", "z"])
+
+    def work() -> None:
+        with names:
+            pass
+
+    yield work
+    for name in names.names:
+        if scene.client.lock(name).hold_count:
+            scene.client.lock(name).release()
+
+
+def condition(scene: Scene) -> Iterator[Call]:
+    waiting = threading.Condition(scene.lock)  # type: ignore[arg-type]
+
+    def work() -> None:
+        with waiting:
+            waiting.wait(0.005)
+
+    yield work
+
+
+OPERATIONS: dict[str, Operation] = {
+    "acquire": acquire,
+    "acquire, first use": acquire_first,
+    "try a busy lock": try_busy,
+    "release": release,
+    "with": with_block,
+    "nested with": nested,
+    "contended acquire": contended,
+    "hand-over to it": contended_here,
+    "acquire, time over": timed_out,
+    "fair acquire": fair,
+    "release to a thread": hand_over,
+    "renewal": renew,
+    "locked, check, lost": ask,
+    "close": close,
+    "leader": leader,
+    "semaphore": semaphore,
+    "several names": several,
+    "Condition.wait": condition,
+}

@@ -1,0 +1,27 @@
+"""A sample of the instants. `python -m evidence.interrupts` goes through all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--masters 1 --every 40",
+        "--masters 3 --only close --every 12",
+        "--masters 1 --again --work releases --every 60",
+        "--masters 1 --again --work acquires --only acquire --every 20",
+        "--masters 1 --collect --work releases --only acquire --every 6",
+    ],
+)
+def test_a_sample_of_the_instants_leaves_a_client_that_works(words: str) -> None:
+    command = [sys.executable, "-m", "evidence.interrupts", *words.split()]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,246 @@
+"""The process around a client: signal handlers, finalizers, log handlers and threads that end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock import events
+from rlock._client.local_queue import LocalQueue
+from rlock._client.sentinel import Service
+from rlock._sync.engine import Engine
+from rlock._sync.runtime import Parker, run
+from rlock.errors import RLockError
+from rlock.model import Code, LeaseState, Vote
+from rlock.procedures.contender import Contender
+from rlock.rules.lease import Confirmation, Lease
+from rlock.rules.quorum import Ballot
+from rlock.testing import MemoryMasters, lose, memory_client
+
+from ..lock.conftest import eventually
+from .test_hearing import Hearing
+
+
+@pytest.fixture
+def client() -> Iterator[rlock.Client]:
+    with memory_client(1) as made:
+        yield made
+
+
+def test_a_fault_while_the_reply_for_another_lock_is_read_ends_no_acquire(client: rlock.Client) -> None:
+    with client.lock("x"):
+        calls: Any = client._engine().masters
+        read, faults = calls.on_data, [KeyError("a defect")]
+
+        def on_data(*arguments: Any) -> None:
+            if faults:
+                raise faults.pop()
+            read(*arguments)
+
+        calls._connections._traffic = type("Traffic", (), {"on_data": staticmethod(on_data)})()
+        for name in ("look_at", "look", "on_connect", "on_drop", "after_data"):
+            setattr(calls._connections._traffic, name, getattr(calls, name))
+        assert client.lock("y").acquire(timeout=3.0)
+        client.lock("y").release()
+
+
+@pytest.mark.parametrize("options", [{}, {"renew": False}], ids=str)
+def test_a_thread_that_ends_without_a_release_leaves_no_hold_and_no_engine(options: dict[str, Any]) -> None:
+    client = memory_client(1, ttl=0.4, request_timeout=0.05)
+    lock = client.lock("x", **options)
+
+    def work() -> None:
+        lock.acquire()
+        if not options:
+            lose(lock)  # it learns of the loss, and does not release
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    engine = client._engine()
+    assert eventually(lambda: not len(engine.holds) and engine not in Engine.holding)
+    client.close()
+
+
+def test_two_locks_with_one_channel_of_redisson_both_hear_of_a_release() -> None:
+    masters = MemoryMasters(1)
+    here, there = (memory_client(masters=masters, interop="redisson") for _ in range(2))
+    woken: dict[str, float] = {}
+
+    def wait(name: str) -> None:
+        with here.lock(name):
+            woken[name] = time.monotonic()
+
+    with here, there:
+        locks = [there.lock("x"), there.lock("{x}")]
+        threads = [threading.Thread(target=wait, args=(lock.name,)) for lock in locks]
+        for lock, thread in zip(locks, threads, strict=True):
+            lock.acquire()
+            thread.start()
+            assert eventually(partial(here._engine().notifications.is_subscribed, lock.name))
+            time.sleep(0.05)
+        for lock, thread in zip(locks, threads, strict=True):
+            released = time.monotonic()
+            lock.release()
+            thread.join()
+            assert woken[lock.name] - released < 0.5, "it looked again after about a second"
+
+
+def test_a_log_handler_may_use_the_client() -> None:
+    """A master that refuses SUBSCRIBE is told of while its reply is read."""
+    with memory_client(3) as client:
+        hearing = Hearing(client)
+        hearing.servers[0].endpoint = SimpleNamespace(label="m1")
+        free: list[bool] = []
+
+        class Handler(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                mutex = hearing.subscriptions._mutex
+                taken = threading.Thread(
+                    target=lambda: free.append(mutex.acquire(timeout=0.5) and not mutex.release())
+                )
+                taken.start()
+                taken.join()
+
+        handler, log = Handler(), logging.getLogger("rlock")
+        log.addHandler(handler)
+        try:
+            hearing.hear(0, b"-ERR unknown command 'SUBSCRIBE'\r\n")
+            hearing.subscriptions.after_data()
+        finally:
+            log.removeHandler(handler)
+    assert free == [True]
+
+
+def test_the_end_of_one_registration_of_an_observer_leaves_the_other() -> None:
+    seen: list[events.Event] = []
+    observer = seen.append
+    first, second = events.observe(observer), events.observe(observer)
+    try:
+        first()
+        first()
+        events.emit(events.Queued("x", 1))
+        assert len(seen) == 1
+    finally:
+        second()
+
+
+def test_a_vote_may_come_while_the_votes_are_counted() -> None:
+    ballot = Ballot(5)
+
+    class Late(Vote):
+        @property
+        def guarded(self) -> bool:
+            ballot.cast(len(ballot.votes), Vote(Code.FOREIGN))
+            return False
+
+    ballot.cast(0, Late(Code.FOREIGN))
+    assert ballot.voters == 1
+
+
+def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
+    told: list[LeaseState] = []
+
+    class Told(Confirmation):
+        def proves(self, *, read: bool) -> bool:
+            if not told:
+                told.append(LeaseState.HELD)
+                told[0] = lease.state_at(20.0)  # another thread asks at this moment
+            return len(told) == 1 and told[0] is LeaseState.LOST
+
+    lease = Lease(10.0, 0.0, Told(Ballot(1, sent_at=100.0), {}, lambda: None, guarded=False))
+    lease.state_at(20.0)
+    assert told == [LeaseState.LOST]
+    assert lease.state_at(20.0) is LeaseState.LOST
+
+
+def test_an_error_of_a_renewal_is_told_and_the_renewal_tried_again(
+    client: rlock.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with client.lock("x"):
+        dog: Any = client._engine().watchdog
+        due, failed = list(client._engine().holds), []
+
+        def look_after(_: object) -> Any:
+            failed.append(True)
+            dog.stopped = True
+            yield from ()
+            raise RLockError("a refusal of one master")
+
+        dog._schedule.remove(due[0])
+        dog._take_due, dog._look_after = (lambda: None if failed else due), look_after
+        dog._ended, scheduled = (lambda: None), dog._schedule.next_due()
+        run(dog._run_gen())
+        assert dog._schedule.next_due() < scheduled
+        assert "a refusal of one master" in caplog.text
+        dog.stopped = False
+
+
+def test_dead_sentinels_are_asked_at_the_same_time() -> None:
+    class Slow(Service):
+        def _ask(self, connection: Any) -> Any:
+            time.sleep(0.2)
+            return OSError("timed out")
+
+    one: Any = type("Sentinel", (), {"label": "s", "connection": lambda self, _: None})()
+    began = time.monotonic()
+    with pytest.raises(ConnectionError, match="no Sentinel"):
+        Slow("service", [one] * 5, ConnectionError).get_master_address()
+    assert time.monotonic() - began < 0.7
+
+
+def test_a_time_out_in_the_local_queue_is_counted_by_the_clock() -> None:
+    """The process may be stopped while it waits."""
+    now = [0.0]
+
+    class Stopped(Parker):
+        def park(self, timeout: float) -> Any:
+            now[0] += 60.0
+            yield from ()
+
+    runtime: Any = type("Runtime", (), {"parker": lambda self: Stopped()})()
+    queue = LocalQueue(runtime, lambda: now[0], threading.RLock())
+    key, options = Any, type("Options", (), {"name": "x"})()
+    first, second = (Contender(key, options, 30.0, 0.0) for _ in range(2))  # type: ignore[arg-type]
+    assert queue.join(first)
+    assert not queue.join(second)
+    assert not run(queue.wait(second, 30.0))
+    assert now[0] == 60.0
+
+
+def test_a_dropped_generator_gives_its_lock_back_wherever_the_collector_runs(client: rlock.Client) -> None:
+    """At a threshold of 50 the collector runs inside our critical sections, and ends the generator there."""
+
+    def section(name: str) -> Iterator[None]:
+        with client.lock(name):
+            yield
+
+    before, done = gc.get_threshold(), threading.Event()
+
+    def work() -> None:
+        gc.set_threshold(50)
+        for i in range(300):
+            dropped: list[Any] = [section(f"n{i % 7}-{i}")]
+            next(dropped[0])
+            dropped.append(dropped)  # a cycle: only the collector ends it
+            del dropped
+            with client.lock("x"):
+                pass
+        gc.collect()
+        done.set()
+
+    try:
+        threading.Thread(target=work, daemon=True).start()
+        assert done.wait(30), "a thread waits for its own mutex"
+    finally:
+        gc.set_threshold(*before)
+    assert eventually(lambda: not len(client._engine().holds))
