@@ -183,9 +183,13 @@ class Client(BaseClient[RLock, "ReadyClient"]):
                 engine.abandon()  # the parent's: a fork in C calls no hook
             check_patches()
             try:
-                engine = self._current = Engine(self._endpoints, self._options, clock.now)
+                fresh = Engine(self._endpoints, self._options, clock.now)
             except OSError as error:
                 raise RLockError(f"no master was asked: {error}") from error
+            if self._current is not None and self._current is not engine:
+                fresh.abandon()  # a signal handler or a finalizer was faster
+                return self._current
+            engine = self._current = fresh
             _close_at_the_end_of_a_child()
             if self._closed:
                 engine.close()  # is_owned() and the like still answer: nothing is held

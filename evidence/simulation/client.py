@@ -143,8 +143,7 @@ class Client(Process, Engine):
         """Acquire, as `Engine.acquire` of rlock/_sync; the hold, or None. ``until`` by the client's clock."""
         key = thread.key
         hold = self.holds.find(key, options.name)
-        if hold is not None:
-            self.nested(hold)
+        if hold is not None and self.nested(hold):
             return hold
         contender = Contender(key, options, until, self.clock())
         try:
@@ -163,7 +162,7 @@ class Client(Process, Engine):
         """Release. Raises `LeaseLostError` after a loss."""
         if hold.count == 1:
             self.world.referee.leave(hold)
-        yield from self.release_gen(hold, hold.count - 1)
+        yield from self.release_gen(hold)
 
     def prepare(self, contender: Contender) -> WaitGenerator[None]:
         yield from super().prepare(contender)

@@ -60,8 +60,8 @@ class Engine(engine.Engine):
     async def acquire(self, options: LockOptions, until: float) -> bool:
         key = self.key()
         hold = self.holds.find(key, options.name)
-        if hold is not None:
-            return self.nested(hold)
+        if hold is not None and self.nested(hold):
+            return True
         contender = self.contender(key, options, until)
         try:
             return self.finish(contender, got=await run(acquire(self, contender)))
@@ -70,10 +70,9 @@ class Engine(engine.Engine):
             raise
 
     async def release(self, name: str) -> None:
-        hold = self.held(name)
-        await self.release_hold(hold, hold.count - 1)
+        await self.release_hold(self.held(name))
 
-    async def release_hold(self, hold: Hold, left: int) -> None:
+    async def release_hold(self, hold: Hold, left: int | None = None) -> None:
         await run(self.release_gen(hold, left))
 
     async def perform(self, procedure: WaitGenerator[T]) -> T:

@@ -250,6 +250,8 @@ class Calls(Pipeline[L], Masters):
 
     def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""
+        if self._mutex._is_owned():
+            raise RLockError(NOT_HERE)  # the attempts to connect need the mutex that it has
         enough = self._masters if to_all else self.context.quorum
         yield from self._connections.connect_gen(patience, enough, self._check)
 

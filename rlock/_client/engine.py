@@ -86,10 +86,15 @@ class Engine(Port):
         return Contender(key, options, until, self.clock())
 
     def nested(self, hold: Hold) -> bool:
-        """Acquire once more what the owner holds: True. Raises `LeaseLostError` after a loss."""
+        """Acquire once more what the owner holds. Raises `LeaseLostError` after a loss.
+
+        False: a signal handler or a finalizer has released it since the caller found it.
+        """
         if hold.lease.state_at(self.clock()) is LeaseState.LOST:
             raise LeaseLostError(hold.name, hold.reason)
         # No call behind this line: Ctrl-C there would leave an acquire that nobody gives back.
+        if hold.count < 1:
+            return False
         hold.count += 1
         return True
 
@@ -189,10 +194,17 @@ class Engine(Port):
             raise NotHeldError(name, self.holds.holder(name))
         return hold
 
-    def release_gen(self, hold: Hold, left: int) -> WaitGenerator[None]:
-        """Set the hold count to ``left``; 0 gives the lock up. Raises `LeaseLostError` after a loss."""
+    def release_gen(self, hold: Hold, left: int | None = None) -> WaitGenerator[None]:
+        """Set the hold count to ``left``, or to one less; 0 gives the lock up.
+
+        Raises `LeaseLostError` after a loss, and `NotHeldError` if somebody has released it since.
+        """
         releasing = self.under_way.releasing
         if self.interrupted():
+            # No call between these lines: a finalizer may release it, too.
+            left = hold.count - 1 if left is None else left
+            if left < 0:
+                raise NotHeldError(hold.name, self.holds.holder(hold.name))
             hold.count = left
             if left == 0:
                 releasing[hold.owner] = hold  # first: close() must find it
@@ -210,6 +222,9 @@ class Engine(Port):
                     began = self.clock()
                     lost = hold.lease.look(began) is LeaseState.LOST
                     reason = hold.reason
+                    left = hold.count - 1 if left is None else left  # no call up to the store
+                    if left < 0:
+                        raise NotHeldError(hold.name, self.holds.holder(hold.name))
                     hold.count = left
                     if left == 0:
                         self._remove(hold)
@@ -227,6 +242,7 @@ class Engine(Port):
                     return
                 released, handed_over = yield from self._give_up(hold)
             except BaseException as error:
+                left = hold.count - 1 if left is None else left
                 if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
                     lock_events.released(hold, began, self.clock(), confirmed=False)
                     return  # close() has released it

@@ -22,6 +22,8 @@ _PACKAGES = ("redis", "valkey")
 LONGEST = 200
 #: The longest reply, in bytes. A status with all its waiters has some kilobytes.
 LONGEST_REPLY = 1_000_000
+#: Bytes that are read before any is parsed: the messages of a busy lock pile up while a process is stopped.
+MOST_UNREAD = 16_000_000
 
 
 def _installed() -> str:
@@ -113,8 +115,8 @@ class Reader(hiredis.Reader):
 
     def feed(self, data: str | bytes, *args: Any) -> None:
         self._fed += len(data)
-        if self._fed > LONGEST_REPLY:
-            raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
+        if self._fed > MOST_UNREAD:
+            raise hiredis.ProtocolError(f"over {MOST_UNREAD // 1_000_000} MB at once")
         super().feed(data, *args)
 
     def gets(self, *args: Any) -> Any:
@@ -125,4 +127,6 @@ class Reader(hiredis.Reader):
             raise hiredis.ProtocolError(str(error) or "a reply too large for the memory") from None
         if reply is not False:
             self._fed = 0
+        elif self._fed > LONGEST_REPLY:
+            raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
         return reply

@@ -245,14 +245,17 @@ class Subscriptions(Notifications, Traffic[L]):
         return True
 
     def _drop_silent(self, now: float) -> None:
-        """Drop the connections without a reply in time. With the mutex."""
+        """Drop the connections without a reply in time at two looks: an event loop reads late."""
+        replies, before = self._replies, self._replies.overdue
+        replies.overdue = {i: at for i, at in replies.due.items() if now - at > replies.timeout}
         for server in self._connections.servers:
-            took = now - self._replies.due.get(server.index, math.inf)
-            if took > self._replies.timeout and server.index not in self._replies.refusing:
-                text = f"no reply to SUBSCRIBE for {took:.3g} s: messages need a new connection"
-                failed = MasterFailed(server.endpoint.label, "silent", text, connected=True)
-                self._context.pending_events.add(failed)
-                self._connections.drop(server, Fault(FaultKind.TIMEOUT, text))
+            at, connection = before.get(server.index), server.connection
+            if connection is None or at is None or replies.overdue.get(server.index) != at:
+                continue
+            text = f"no reply to SUBSCRIBE for {now - at:.3g} s: messages need a new connection"
+            failed = MasterFailed(server.endpoint.label, "silent", text, connection.answered, connected=True)
+            self._context.pending_events.add(failed)
+            self._connections.drop(server, broken(text))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
@@ -262,6 +265,7 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
+            self._replies.due.pop(server.index, None)
             if server.index not in self._replies.refusing:
                 self._replies.refusing.add(server.index)
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
@@ -312,6 +316,8 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._send(server, server.connection, packed)
 
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
+        if server.connection is not connection:
+            return  # the command before this one broke it
         self._replies.due.setdefault(server.index, self._context.clock())
         try:
             if connection.send(packed):

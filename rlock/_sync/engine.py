@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,13 +51,16 @@ class Engine(engine.Engine):
         try:
             key: OwnerKey = self._local.key
         except AttributeError:
-            self._local.liveness = ThreadLiveness()
-            alive = weakref.ref(self._local.liveness, self._owner_ended)
-            key = self._local.key = OwnerKey(client_label(_thread_name()), alive)
+            # By setdefault: a finalizer may come in between, and make a key that then counts.
+            own = self._local.__dict__
+            alive = weakref.ref(own.setdefault("liveness", ThreadLiveness()), self._owner_ended)
+            key = own.setdefault("key", OwnerKey(client_label(_thread_name()), alive))
         return key
 
     def _owner_ended(self, ended: object) -> None:
         """See to the holds of a thread that has ended: nobody will release them."""
+        if self.pid != os.getpid():
+            return  # in a forked child; another thread may have had the mutex
         with self.mutex, suppress(RuntimeError):  # there are no more threads
             for hold in self.holds:
                 if hold.owner_key.alive is ended and hold.report.end_reported:
@@ -70,8 +75,8 @@ class Engine(engine.Engine):
         """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
         hold = self.holds.find(key, options.name)
-        if hold is not None:
-            return self.nested(hold)
+        if hold is not None and self.nested(hold):
+            return True
         contender = self.contender(key, options, until)
         try:
             return self.finish(contender, got=run(acquire(self, contender)))
@@ -80,10 +85,9 @@ class Engine(engine.Engine):
             raise
 
     def release(self, name: str) -> None:
-        hold = self.held(name)
-        self.release_hold(hold, hold.count - 1)
+        self.release_hold(self.held(name))
 
-    def release_hold(self, hold: Hold, left: int) -> None:
+    def release_hold(self, hold: Hold, left: int | None = None) -> None:
         run(self.release_gen(hold, left))
 
     def perform(self, procedure: WaitGenerator[T]) -> T:
@@ -93,6 +97,10 @@ class Engine(engine.Engine):
         if self.interrupted():
             self.runtime.later(self.close)
             return
+        # At the end of the process the thread of `later` would stop in the middle.
+        until = time.monotonic() + self.masters._timeout
+        while self.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
+            time.sleep(0.005)
         try:
             run(self.close_gen())
         finally:

@@ -118,6 +118,9 @@ def take_back_from(
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
         port.masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
+    if place is not None and next_waiter.inbox is None:  # it has left meanwhile
+        gone = commands.leave_queue(port.context.wire, place.name, place.waiter)
+        port.masters.send(gone, targets, resend_for=next_waiter.options.lease.ttl)
 
 
 def may_barge(hold: Hold, next_waiter: Contender) -> bool:

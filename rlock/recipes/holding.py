@@ -135,8 +135,8 @@ class ForTasks(Holding, TaskContext):
 def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
     """Acquire one lock, as `Engine.acquire` does."""
     hold = engine.hold(options.name)
-    if hold is not None:
-        return engine.nested(hold)
+    if hold is not None and engine.nested(hold):
+        return True
     return (yield from contend(engine, engine.contender(engine.key(), options, until)))
 
 

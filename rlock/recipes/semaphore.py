@@ -98,7 +98,7 @@ class Permits(Holding):
             finally:
                 listener.close()
             with suppress(LeaseLostError):  # another waiter may overtake, but a permit has its own lease
-                yield from engine.release_gen(gate, gate.count - 1)
+                yield from engine.release_gen(gate)
         return got is True
 
     def _wait_for_one(self, engine: Engine, listener: _Listener, until: float) -> WaitGenerator[bool | None]:

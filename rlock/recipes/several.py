@@ -74,7 +74,8 @@ class HoldsOfAll(Holding):
         once.on_lost = on_lost
         for hold in self._holds() if got else ():
             if hold in nested:
-                engine.nested(hold)
+                if not engine.nested(hold):
+                    raise LeaseLostError(hold.name, "a signal handler or a finalizer has released it")
             elif hold.lease.state_at(engine.clock()) is LeaseState.LOST:  # while it asked for the others
                 raise LeaseLostError(hold.name, hold.reason)
         return got
@@ -83,7 +84,7 @@ class HoldsOfAll(Holding):
         holds = [engine.held(lock.name) for lock in self._locks]  # first: all of them, or nothing is released
         after = {hold.name: hold.count - 1 for hold in holds if hold.count > 1}
         packed = Packed(engine)
-        releases = [packed.release_gen(hold, hold.count - 1) for hold in holds]
+        releases = [packed.release_gen(hold) for hold in holds]
         try:
             yield from together(engine.masters, releases)
         except BaseException:

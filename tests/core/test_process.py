@@ -244,3 +244,46 @@ def test_a_dropped_generator_gives_its_lock_back_wherever_the_collector_runs(cli
     finally:
         gc.set_threshold(*before)
     assert eventually(lambda: not len(client._engine().holds))
+
+
+def test_what_a_finalizer_releases_between_two_lines_is_not_held_by_an_acquire(client: rlock.Client) -> None:
+    lock, engine = client.lock("x"), client._engine()
+    lock.acquire()
+    holds: Any = engine.holds
+    hold, genuine = engine.held("x"), holds.find
+
+    def find(*words: Any) -> Any:
+        holds.find = genuine
+        found = genuine(*words)
+        lock.release()  # a finalizer, behind the call
+        return found
+
+    holds.find = find
+    assert lock.acquire()
+    assert lock.is_owned()
+    assert engine.held("x") is not hold
+    lock.release()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_releases_of_which_one_interrupts_the_other_give_back_two_acquires(
+    client: rlock.Client, count: int
+) -> None:
+    lock, engine = client.lock("x"), client._engine()
+    for _ in range(count):
+        lock.acquire()
+    genuine = engine.held
+
+    def held(name: str) -> Any:
+        engine.held = genuine  # type: ignore[method-assign]
+        found = genuine(name)
+        lock.release()  # a finalizer, behind the call
+        return found
+
+    engine.held = held  # type: ignore[method-assign]
+    if count == 2:
+        lock.release()
+    else:
+        with pytest.raises(rlock.NotHeldError):
+            lock.release()
+    assert lock.hold_count == 0

@@ -24,7 +24,7 @@ from rlock.rules import commands
 from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
-from .conftest import Kind, MakeClient, eventually, in_thread, threads_only
+from .conftest import Kind, MakeClient, eventually, in_background, in_thread, threads_only
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -79,6 +79,38 @@ def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(
 
     with client._mutex:
         assert forked(try_it) == "True"
+
+
+@threads_only
+def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(masters3: Fleet, make_client: MakeClient) -> None:
+    """In the child the other threads have ended, and their ends are noted."""
+    client = make_client(masters3.urls)
+    used, taken, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def use() -> None:
+        with client.lock("x"):
+            pass
+        used.set()
+        stop.wait()
+
+    def change() -> None:
+        used.wait()
+        with client._engine().mutex:
+            taken.set()
+            stop.wait()
+
+    users = [in_background(work) for work in (use, change)]
+    taken.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
+    stop.set()
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+    assert ended
+    for user in users:
+        user.result(5.0)
 
 
 @threads_only
