@@ -114,11 +114,12 @@ def take_back_from(
 ) -> None:
     """Undo a hand-over on all masters (or ``targets``)."""
     command, place = commands.free(port.context.wire, next_waiter.name, next_owner), next_waiter.place
-    if place is not None and next_waiter.inbox is not None:  # otherwise it has left, and nobody would hear
+    still_waits = next_waiter.inbox is not None
+    if place is not None and still_waits:  # otherwise it has left, and nobody would hear
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
         port.masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
-    if place is not None and next_waiter.inbox is None:  # it has left meanwhile
+    if place is not None and still_waits and next_waiter.inbox is None:  # it has left meanwhile
         gone = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(gone, targets, resend_for=next_waiter.options.lease.ttl)
 
