@@ -143,7 +143,7 @@ class Client:
         on_lost = options.get("on_lost")
         if on_lost is not None:
             options["on_lost"] = lambda error: _tell(on_lost, error)
-        return Lock(self.loop, self.inner.lock(name, **options))
+        return Lock(self, self.inner.lock(name, **options))
 
     def close(self) -> None:
         self.loop.run(self.inner.close)
@@ -196,6 +196,10 @@ class InTask:
 
 class Lock(InTask):
     """As `rlock.RLock`."""
+
+    def __init__(self, client: Client, inner: Any) -> None:
+        super().__init__(client.loop, inner)
+        self._client = client
 
     def __enter__(self) -> Lock:
         self.__aenter__()
