@@ -210,7 +210,7 @@ class Engine(Port):
                 releasing[hold.owner] = hold  # first: close() must find it
                 self.holds.forget(hold)
                 # In another thread: this one has to return before the masters can be told.
-                self.runtime.later(partial(self._forget, hold))
+                self.runtime.later(partial(self._release_late, hold))
             return
         try:
             try:
@@ -272,6 +272,12 @@ class Engine(Port):
         self.holds.remove(hold)
         if not len(self.holds):
             self._holding()
+
+    def _release_late(self, hold: Hold) -> None:
+        """Release a hold that has ended in the middle of a change; tell of a loss that came before."""
+        if hold.lease.state_at(self.clock()) is LeaseState.LOST:
+            self.watchdog.report_loss(hold, hold.reason)
+        self._forget(hold)
 
     def _forget(self, hold: Hold) -> None:
         """Drop a hold and release it, without waiting for the masters."""

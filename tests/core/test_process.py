@@ -22,7 +22,7 @@ from rlock._sync.runtime import Parker, run
 from rlock.errors import RLockError
 from rlock.model import Code, LeaseState, Vote
 from rlock.procedures.contender import Contender
-from rlock.rules.lease import Confirmation, Lease
+from rlock.rules.lease import Confirmation, Lease, LeaseEvent
 from rlock.rules.quorum import Ballot
 from rlock.testing import MemoryMasters, lose, memory_client
 
@@ -287,3 +287,13 @@ def test_two_releases_of_which_one_interrupts_the_other_give_back_two_acquires(
         with pytest.raises(rlock.NotHeldError):
             lock.release()
     assert lock.hold_count == 0
+
+
+def test_a_lost_hold_that_interrupts_a_change_with_its_release_is_told_as_lost(client: rlock.Client) -> None:
+    told: list[rlock.LeaseLostError] = []
+    lock, engine = client.lock("x", on_lost=told.append), client._engine()
+    lock.acquire()
+    with engine.mutex:
+        engine.held("x").lease.on(LeaseEvent.DISOWNED)
+        lock.release()
+    assert eventually(lambda: len(told) == 1)
