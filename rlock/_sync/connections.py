@@ -122,7 +122,8 @@ class Connections(connections.Connections[SocketConnection]):
             or leader is waiter
             or not leader.asleep
             or now > leader.deadline + self._patience
-            or self._reader == caller  # a signal handler or finalizer waits, so its own thread does not read
+            # A signal handler or finalizer waits, so its own thread does not read.
+            or (leader is self._leader and self._reader == caller)
         ):
             self._leader, self._reader = waiter, caller
             if self._answered or self.gathering:
