@@ -58,7 +58,7 @@ class Client(Process, Engine):
         names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
         Engine.__init__(self, names, options, self._now, Runtime(self), groups)
-        # What an engine leaves to chance comes out of the seed here, for each client by itself: it goes on
+        # Each client has random numbers of its own, out of the seed: it goes on
         # as before without a step of another one.
         self.random: Random = world.dice(label)
         self.context = replace(

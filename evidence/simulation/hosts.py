@@ -273,7 +273,7 @@ class Host(Process):
         if (fuse in (command.script.name, "any") and not refused) or (
             fuse == "queued" and _queued(command, reply)
         ):
-            # What was done is not heard of; what was refused makes a difference in the queue only.
+            # The client does not hear of a grant; of a refusal it does not hear its place in the queue.
             session.connection.cut()
         session.connection.answer(reply)
         if self.tripwire and command.script is scripts.ACQUIRE and reply[0] == 1:

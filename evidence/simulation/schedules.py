@@ -44,7 +44,7 @@ DISTURBING = ("restart", "keep from running")
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
-#: What happens besides acquires, by mode, with how often each does. More is promised where less does.
+#: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
         "cut": 3,

@@ -148,7 +148,7 @@ def test_of_acquires_at_one_instant_one_wins_and_the_others_are_told_so(scene: s
         for seed in range(20):
             found = instant(masters, contenders, seed, **SCENES[scene])
             assert (found.won, found.lies, found.violations) == (1, 0, []), found.what
-            # One that is kept from running, with all that it has: one in a thousand.
+            # In one of a thousand a contender that has votes is kept from running for too long.
             assert len(found.errors) <= (contenders > 5 or "kept" in SCENES[scene]), found.errors
 
 

@@ -65,7 +65,7 @@ async def free(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
 async def at_the_first_use_of_a_client(cast: Cast, name: str, fair: bool) -> AsyncIterator[None]:
     async with Client(cast.eyes.urls, TTL) as cast.victim:
         yield
-        # What the cancelled one has begun to connect is of use to the next one.
+        # The next acquire uses the connections that the cancelled one has begun.
         async with cast.victim.lock(f"{name}, next"):
             pass
 

@@ -163,7 +163,7 @@ def test_three_masters_that_are_set_up_well_have_no_finding_and_nothing_is_chang
         assert master["latency"] < 0.5
 
 
-#: What is wrong with a master: the command that does it, the finding, and a command that doctor prints.
+#: Faults of a master: the command that makes it, the finding, and a command that doctor prints.
 FAULTS = {
     "evicts": ("CONFIG SET maxmemory 1gb maxmemory-policy volatile-ttl", "eviction", "error", ""),
     "keeps nothing": ("CONFIG SET appendonly no", "durability", "note", "CONFIG SET appendonly yes"),

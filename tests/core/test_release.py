@@ -92,7 +92,7 @@ def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
     assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
 
 
-#: What the masters answer to a hand-over that nobody takes, and where it may stand then.
+#: The replies of the masters to a hand-over that nobody takes, and the masters on which it may stand.
 UNTAKEN: dict[str, tuple[list[Vote], list[int] | None]] = {
     "interrupt": ([HANDED, HANDED, ABSENT], None),
     "too few masters": ([HANDED, ABSENT, ABSENT], [0]),

@@ -215,7 +215,7 @@ class Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-#: What makes a recipe refuse, and the same without it.
+#: The condition by which a recipe refuses, and the recipe without it.
 UNFENCED = {
     "row": ("row", "AND fence <= ?", "AND 0 <= ?"),
     "job": ("job", "WHERE fences.fence <= excluded.fence", ""),

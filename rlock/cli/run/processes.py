@@ -20,7 +20,7 @@ def adopt_orphans() -> None:
 def descendants(known: set[int]) -> set[int]:
     """The descendants of this process, without daemons: orphans in a session of their own.
 
-    Those of ``known`` are no daemons. All that are found are known from then on.
+    Processes in ``known`` are no daemons. Each process that is found is added to ``known``.
     """
     ours, found = {*_children(os.getpid())}, set[int]()
     todo = [pid for pid in ours | known if pid in ours & known or _in_our_session(pid)]
