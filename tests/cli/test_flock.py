@@ -225,9 +225,11 @@ def resized(side: Side) -> str:
 
 
 def hung_up(side: Side) -> str:
-    with terminal(side, *side.traps("SIGHUP")):
+    with terminal(side, *side.traps("SIGHUP")) as (keyboard, _, _):
         side.command()
-    return str(eventually(lambda: "SIGHUP" in side.lines()))
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), keyboard)  # the terminal hangs up, and COMMAND may not end before it knows
+        return str(eventually(lambda: "SIGHUP" in side.lines(), 20))
 
 
 #: Words of both programs, on a lock that is free: the same exit status, the same output of COMMAND.
