@@ -93,7 +93,9 @@ def _searches(records: dict[str, Record], modules: list[str]) -> str:
     expected = [case for case in found if re.search(r"without: |reached: ", case)]
     told = {case: cells for case, cells in found.items() if case not in expected}
     rows = (_row(case + " *" * (case not in quick), *cells) for case, cells in told.items())
-    controls = f"\n{len(expected)} more searches leave out a rule, or must reach a state. Each ended as it must.\n"
+    controls = (
+        f"\n{len(expected)} more searches leave out a rule, or must reach a state. Each ended as it must.\n"
+    )
     return _source(*runs) + _lines(*runs[0]["rows"][:2], *rows) + controls
 
 
