@@ -12,7 +12,7 @@ import rlock
 import rlock._client.subscriptions
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import keys, scripts
+from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import client_label, queue
 from rlock.rules.quorum import Ballot
@@ -201,13 +201,3 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
         assert client.status("x").queue_length == 2
     for thread in threads:
         thread.join(20)
-
-
-# -- hand-offs, and what becomes of one that fails half-way
-
-
-def asleep(masters: Fleet) -> None:
-    """Return when a waiter has its place on all masters, and sleeps."""
-    queue = keys.queue("x")
-    assert eventually(lambda: all(raw(master.url).zcard(queue) == 1 for master in masters)), "nobody waits"
-    time.sleep(0.1)
