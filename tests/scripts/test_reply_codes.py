@@ -16,7 +16,6 @@ from ..scripted import (
     LEASE_MS,
     LOCK,
     MINE,
-    OLDER,
     THEIRS,
     TOKEN,
     Box,
@@ -39,18 +38,6 @@ def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -
     with box.nothing_written():
         assert box.release(channel=CHANNEL) == [0, "", 0, -2, 0]
     assert ear.heard() == ["0"]
-
-
-@pytest.mark.rule("3.4")
-def test_a_late_release_of_an_earlier_owner_does_not_free_the_newer_one(box: Box, ear: Ear) -> None:
-    box.acquire(OLDER)
-    box.release(OLDER)
-    box.acquire(MINE)
-    before = box.pttl()
-    with box.nothing_written():
-        assert box.release(OLDER, channel=CHANNEL)[:2] == [-1, MINE]
-    assert 0 < box.pttl() <= before
-    assert ear.heard() == []
 
 
 # -- healing, and the ban that an eviction leaves
