@@ -108,30 +108,6 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
 
 
-@pytest.mark.rule("3.8")
-@pytest.mark.real_masters
-def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
-    now = take(client)
-    values = [now + HOUR_US, now + 48 * HOUR_US, now + 2 * HOUR_US]
-    # With the third one dead both others are heard; one of them is far ahead.
-    pair = make_client(without(masters3.urls, 2))
-    take(pair)
-    stamp(masters3.urls, *values)
-    with write_backs(masters3.urls) as rounds:
-        token = take(pair)
-    assert token == values[1] + 1
-    assert [back[1] for back in rounds] == [str(token)]
-    assert remembered(masters3.urls)[:2] == [token, token]
-    # All alive: whichever two are heard, it is above what two of them had.
-    with write_backs(masters3.urls) as rounds:
-        tokens = [take(client) for _ in range(10)]
-    assert rising([token, *tokens])
-    assert len(rounds) <= 1, "they have agreed since"
-
-
 @pytest.mark.real_masters
 def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: MakeClient) -> None:
     clients = [make_client(masters.urls) for _ in range(2)]
