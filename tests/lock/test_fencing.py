@@ -20,7 +20,6 @@ from .conftest import MakeClient
 FENCE = "rlock:{x}:fence"
 #: Nobody listens there: masters that are dead.
 DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")
-HOUR_US = 3600 * 10**6
 
 
 def take(client: rlock.Client, **options: Any) -> int:
@@ -36,11 +35,6 @@ def without(urls: list[str], *dead: int) -> list[str]:
 
 def rising(tokens: list[int]) -> bool:
     return all(before < after for before, after in itertools.pairwise(tokens))
-
-
-def remembered(urls: list[str]) -> list[int]:
-    """What each master has as the last token; 0: nothing."""
-    return [int(str(raw(url).get(FENCE) or 0).split()[0]) for url in urls]
 
 
 def stamp(urls: list[str], *tokens: int) -> None:
