@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from bench.harness.results import Results
 from bench.report import page, plots
 
 from ..docs.pages import DOCS, TOP, marked
-from ..servers import descendants, gone
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -63,27 +60,6 @@ def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "exit status 0: " in err
     assert "pair " in err
-
-
-def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path) -> None:
-    path = tmp_path / "results.json"
-    words = ["--quick", "--only", "wide_area", "--contestants", "rlock", "--json", str(path)]
-    process = run("bench", *words)
-    # Five masters, five proxies, a holder and a waiter.
-    until = time.monotonic() + 30
-    while len(started := descendants(process.pid)) < 12:
-        assert time.monotonic() < until, "it does not start what it needs"
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)  # the impatient
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert err.strip().splitlines()[-1].startswith("interrupted")
-    assert "Traceback" not in err + out
-    assert not path.exists()
-    # A process that was being started in that very moment ends when it reads the end of its stdin.
-    assert all(gone(pid, 5.0) for pid in started), "left over"
 
 
 WRITE = "run: python -m bench.report"

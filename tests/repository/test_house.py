@@ -6,7 +6,6 @@ And how much code stands between `lock.acquire()` and the socket.
 from __future__ import annotations
 
 import ast
-import inspect
 import socket
 import sys
 from collections.abc import Iterator
@@ -197,35 +196,3 @@ def test_the_core_does_not_grow() -> None:
     core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
     assert recipes <= 922
     assert core - recipes <= 11_391
-
-
-def fields(node: ast.ClassDef) -> set[str]:
-    """What instances of a class keep: annotated fields of a tuple or data class, and what methods assign."""
-    found = {
-        target.attr
-        for part in ast.walk(node)
-        if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign)
-        for target in (part.targets if isinstance(part, ast.Assign) else [part.target])
-        for target in (target.elts if isinstance(target, ast.Tuple) else [target])
-        if isinstance(target, ast.Attribute)
-        and isinstance(target.value, ast.Name)
-        and target.value.id == "self"
-    }
-    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-    decorators = {
-        inspect.cleandoc(ast.unparse(decorator)).partition("(")[0] for decorator in node.decorator_list
-    }
-    if bases & {"NamedTuple"} or "dataclass" in decorators:
-        found |= {
-            part.target.id
-            for part in node.body
-            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
-        }
-    return found
-
-
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_class_of_the_core_has_more_than_twelve_fields(path: Path) -> None:
-    for node in ast.walk(ast.parse(MODULES[path])):
-        if isinstance(node, ast.ClassDef):
-            assert len(fields(node)) <= 12, f"{node.name}: {sorted(fields(node))}"
