@@ -100,10 +100,6 @@ ALL: tuple[Contestant, ...] = (
     ),
     _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
-    replace(
-        _own("floor-message", "floor: a bare message of a quorum", "floor", "floors.fan_out:Message"),
-        scenarios=("wake_up",),
-    ),
 )
 BY_KEY = {contestant.key: contestant for contestant in ALL}
 

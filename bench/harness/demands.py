@@ -308,11 +308,7 @@ DEMANDS: tuple[Demand, ...] = (
     ),
     *(
         _at_most("wake_up", f"N = {n}: to {what}", limit, against("wake_up", "p50_us", key, masters=n))
-        for n, what, limit, key in (
-            (1, "a bare message of a quorum", 1.5, "floor-message"),
-            (5, "a bare message of a quorum", 1.5, "floor-message"),
-            (1, "python-redis-lock", 1.0, "python-redis-lock"),
-        )
+        for n, what, limit, key in ((1, "python-redis-lock", 1.0, "python-redis-lock"),)
     ),
     _at_most("idle", "50 waiters, requests: to the best polling peer", 0.01, polling_peers),
     _at_most(

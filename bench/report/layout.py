@@ -188,7 +188,7 @@ LAYOUTS: Mapping[str, Layout] = {
     ),
     "wake_up": Layout(
         P50,
-        (P99, _TO_OURS, Column("floor-message", "x message floor", ratio=True)),
+        (P99, _TO_OURS),
         ("masters",),
         (P50,),
     ),

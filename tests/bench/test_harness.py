@@ -140,8 +140,9 @@ how = sys.argv[1]
 for line in sys.stdin:
     request = json.loads(line)
     do, count = request["do"], request.get("count", 0)
-    reply = {"ok": True, "version": "1", "runtime": "none", "ns": [1000] * count, "errors": []}
-    if do == "pairs":
+    sections = [[0, 0, 0, 0, 1000]] * count
+    reply = {"ok": True, "version": "1", "runtime": "none", "sections": sections, "errors": []}
+    if do == "loop":
         if how == "ends":
             sys.exit("it had enough")
         if how == "hangs":
@@ -151,7 +152,8 @@ for line in sys.stdin:
         if how == "raises":
             reply = {"ok": False, "error": "LockError: no such lock"}
         if how == "sometimes" and count > 1:
-            reply["ns"], reply["errors"] = [1000] * (count - 1), ["LockError: not this time"]
+            reply["errors"] = ["LockError: not this time"]
+            reply["sections"].pop()
     print(json.dumps(reply), flush=True)
 """
 
@@ -185,7 +187,7 @@ def test_a_contestant_that_fails_has_its_error_and_the_others_go_on(how: str, er
     with Runners([(broken(how), []), (broken("well"), [])]) as both:
         bad, well = both.runners
         for runner in both.turns(random.Random(1), Clock(1.0)):
-            runner.batch("pairs", "x", 0.5)
+            runner.batch("x", 0.5)
     row = bad.row()
     assert row.error is not None
     assert row.error.startswith(error)

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import math
-import resource
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
 
 
 class Unsupported(Exception):
     """This library has no such thing."""
 
 
-class Lock(Protocol):
+class Lock(NamedTuple):
     """One lock, as its library has it. Errors are the library's own and count as failures."""
 
-    def acquire(self, wait_s: float) -> bool: ...
+    acquire: Callable[[float], object]  # waits so many seconds; false: it was not acquired
+    release: Callable[[], object]
 
-    def release(self) -> None: ...
 
+class AsyncLock(NamedTuple):
+    """The same for an event loop."""
 
-class AsyncLock(Protocol):
-    async def acquire(self, wait_s: float) -> bool: ...
-
-    async def release(self) -> None: ...
+    acquire: Callable[[float], Awaitable[object]]
+    release: Callable[[], Awaitable[object]]
 
 
 class Library(ABC):
     """A library for threads, opened on its masters."""
 
-    name: str
     version: str
     #: Whether one lock object can be acquired again by the thread that holds it.
     reentrant = False
-    #: The requests that it can answer; None: all.
-    verbs: Collection[str] | None = None
 
     @abstractmethod
     def lock(self, name: str) -> Lock:
@@ -50,10 +46,8 @@ class Library(ABC):
 class AsyncLibrary(ABC):
     """A library for an event loop. `start` runs in it before anything else."""
 
-    name: str
     version: str
     reentrant = False
-    verbs: Collection[str] | None = None
 
     async def start(self) -> None:  # noqa: B027  (not every library connects ahead)
         """Connect."""
@@ -80,8 +74,3 @@ def tries(wait_s: float, delay_s: float) -> Iterator[int]:
         left = until - time.monotonic()
         if left <= 0:
             return
-
-
-def usage() -> dict[str, Any]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9)}

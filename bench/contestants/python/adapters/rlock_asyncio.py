@@ -8,7 +8,6 @@ import rlock.asyncio
 
 
 class OursAsyncio(AsyncLibrary):
-    name = "rlock.asyncio"
     version = rlock.__version__
     reentrant = True
 
@@ -16,15 +15,5 @@ class OursAsyncio(AsyncLibrary):
         self.client = rlock.asyncio.Client(masters, ttl_ms / 1000)
 
     def lock(self, name: str) -> AsyncLock:
-        return _Lock(self.client.lock(name))
-
-
-class _Lock:
-    __slots__ = ("lock", "release")
-
-    def __init__(self, lock: rlock.asyncio.RLock) -> None:
-        self.lock = lock
-        self.release = lock.release
-
-    async def acquire(self, wait_s: float) -> bool:
-        return await self.lock.acquire(timeout=wait_s)
+        lock = self.client.lock(name)
+        return AsyncLock(lambda wait_s: lock.acquire(timeout=wait_s), lock.release)
