@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.harness import verdicts
+from bench.harness.contestants import BY_KEY, family, order, title, tuned
 from bench.harness.results import Results, Row
 from bench.harness.verdicts import Outcome, Verdict
-from bench.report.contestants import family, one_master, order, title, tuned
 from bench.report.layout import HYPHEN, said
 from bench.report.tables import failed, named
 from bench.report.text import Table, number, quoted
@@ -23,9 +23,8 @@ def summary(results: Results, masters: int) -> Table:
     if masters > 1:
         table.heading.append("pair with one of five stalled, x healthy")
     for key in locks(results):
-        if (one_master(key) and masters > 1) or (
-            not one_master(key) and masters == 1 and family(key) == "peer"
-        ):
+        many = key not in BY_KEY or BY_KEY[key].masters == "many"
+        if (not many and masters > 1) or (many and masters == 1 and family(key) == "peer"):
             continue
         changes = pick(results, "contention", key, _figure("changes_per_s"), masters=masters)
         faster = pick(results, "contention", f"{key}-tuned", _figure("changes_per_s"), masters=masters)

@@ -1,16 +1,13 @@
-"""Results as tables: `render` for a terminal, `fragment` for the page.
-
-Both show every figure of the results, so that a new figure of a scenario needs no change here.
-"""
+"""Results as tables: `render` has all of them for a terminal, `fragment` the first one of a scenario for a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from bench.harness.contestants import family, order, title
 from bench.harness.results import Case, Results, Row, Scenario
-from bench.report.contestants import family, order, title
-from bench.report.layout import LAYOUTS, Column, Layout, said, usual
-from bench.report.text import Table, number, quoted, tables_of
+from bench.report.layout import LAYOUTS, Layout, said
+from bench.report.text import Table, number, quoted
 
 FAMILIES = ("rlock", "peer", "floor")
 
@@ -20,7 +17,7 @@ def render(results: Results) -> str:
     parts = [heading(results)]
     for scenario in results.scenarios:
         parts.append(f"\n{scenario.title}\n  {scenario.question}\n")
-        parts.append(tables_of(tables(scenario), page=False))
+        parts += [table.terminal() for table in tables(scenario)]
     return "\n".join(parts)
 
 
@@ -31,20 +28,18 @@ def heading(results: Results) -> str:
 
 
 def fragment(results: Results, name: str) -> str:
-    """The tables of one scenario, for the page; empty if it was not run."""
-    for scenario in results.scenarios:
-        if scenario.name == name:
-            return tables_of(tables(scenario), page=True)
-    return ""
+    """The first table of one scenario, for the page; empty if it was not run."""
+    found = [table for each in results.scenarios if each.name == name for table in tables(each)]
+    return found[0].markdown() if found else ""
 
 
 def tables(scenario: Scenario) -> list[Table]:
     """The tables of one scenario."""
-    layout = LAYOUTS.get(scenario.name, Layout(Column("")))
+    layout = LAYOUTS[scenario.name]
     cases = list(scenario.cases)
     if layout.across:
         return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
-    # A page shows the first one, and folds the others.
+    # A page shows the first one only.
     cases.sort(key=lambda case: -case.case.get("masters", 0))
     return [_one(case, layout) for case in cases]
 
@@ -64,7 +59,9 @@ def _groups(cases: Sequence[Case], across: Sequence[str]) -> list[list[Case]]:
 
 
 def _one(case: Case, layout: Layout) -> Table:
-    columns = columns_of(case.rows.values(), layout)
+    columns = [
+        column for column in layout.columns if any(column.of(row) is not None for row in case.rows.values())
+    ]
     table = Table(["", *(column.heading for column in columns)], caption=said(case.case))
     for key in ranked(case.rows, layout):
         row = case.rows[key]
@@ -87,6 +84,9 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
     keys = list(dict.fromkeys([*(key for found in reversed(ranks) for key in found), *rows]))
     keys.sort(key=lambda key: FAMILIES.index(family(key)))
     tables: list[Table] = []
+    if not any(layout.best.of(row) is not None for found in rows.values() for row in found.values()):
+        failures = [[named(key, Row(error="failed")), *["-"] * len(words)] for key in keys]
+        return [Table(["", *words], failures, rest, notes(rows))]
     for pivot in layout.pivots:
         if not any(pivot.of(row) is not None for found in rows.values() for row in found.values()):
             continue
@@ -100,21 +100,8 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
                 worst = next((row for row in found if failed(row.error)), found[-1])
                 table.rows.append([named(key, worst), *cells])
         tables.append(table)
-    if tables:
-        tables[-1].notes = notes(rows)
-    elif any(row.error for found in rows.values() for row in found.values()):
-        failures = [[named(key, Row(error="failed")), *["-"] * len(words)] for key in keys]
-        tables = [Table(["", *words], failures, rest, notes(rows))]
+    tables[-1].notes = notes(rows)
     return tables
-
-
-def columns_of(rows: Iterable[Row], layout: Layout) -> list[Column]:
-    """The columns of the layout that have values, then all other figures."""
-    found = list(rows)
-    there = list(dict.fromkeys(figure for row in found for figure in row.figures))
-    asked = [column for column in layout.columns if any(column.of(row) is not None for row in found)]
-    known = {column.figure for column in asked if not column.ratio} | layout.hidden
-    return [*asked, *(Column(figure) for figure in there if figure not in known and not usual(figure))]
 
 
 def failed(error: str | None) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import dataclass, field
 
 
 def number(value: float) -> str:
@@ -30,12 +28,10 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def markdown(self) -> str:
-        """In Markdown. The first column is text, the others are aligned to the right."""
+        """In Markdown, without the notes. The first column is text, the others are aligned to the right."""
         rule = [":---", *["---:"] * (len(self.heading) - 1)]
         lines = [f"{self.caption}:\n"] if self.caption else []
         lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in (self.heading, rule, *self.rows)]
-        if self.notes:
-            lines += ["", *(f"- {' '.join(note.split())}" for note in self.notes)]
         return "\n".join(lines) + "\n"
 
     def terminal(self) -> str:
@@ -67,16 +63,3 @@ def quoted(text: str, longest: int = 160) -> str:
     # Renderers disagree on how a bar is escaped within code in a table.
     shown = " ".join(text.split()).replace("`", "'").replace("|", "¦")
     return f"`{shown if len(shown) <= longest else shown[: longest - 1] + '…'}`"
-
-
-def tables_of(tables: Sequence[Table], *, page: bool) -> str:
-    """Several, one under the other; a page shows the first one, and folds the others."""
-    if not page:
-        return "\n".join(table.terminal() for table in tables)
-    parts = [table.markdown() for table in tables[:1]]
-    for table in tables[1:]:
-        inside = replace(table, caption="").markdown()
-        parts.append(
-            f'<details markdown="1">\n<summary>{escape(table.caption)}</summary>\n\n{inside}\n</details>\n'
-        )
-    return "\n".join(parts)
