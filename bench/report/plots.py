@@ -33,7 +33,7 @@ def pair(results: Results) -> str:
     keys = sorted(values, key=lambda key: (values[key], order(key)))
     keys += [key for key, row in rows.items() if failed(row.error) and key not in values]
     ends = {key: rows[key].intervals.get("p50_us", ())[:2] for key in values}
-    highest = max(high for key in values for high in (values[key], *ends[key]))
+    highest: float = max(high for key in values for high in (values[key], *ends[key]))
 
     def length(value: float) -> float:
         return round(LONGEST * value / highest, 1)

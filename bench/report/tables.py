@@ -1,4 +1,4 @@
-"""Results as tables: `render` has all of them for a terminal, `fragment` the first one of a scenario for a page."""
+"""Results as tables: all of them for a terminal, the first one of a scenario for a page."""
 
 from __future__ import annotations
 
