@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from bench.harness.worker import Worker
 OPEN_TIMEOUT_S = 60.0
 #: Beside the patience of a worker.
 GRACE_S = 10.0
+#: So many processes may start at the same time.
+STARTING = 16
 #: A contestant whose last waits outlast the window by more than this has no further turn when time is up.
 LONG_DRAIN_S = 3.0
 #: A virtual machine takes seconds of CPU time to start, and 200 MB. In a case with more processes than these
@@ -42,33 +45,26 @@ class Group:
         self._processes: list[list[int]] = []
         #: How long the last turn went on after its window, in seconds.
         self.drain_s = 0.3
-        self.grow(size)
+        self._size = size
 
     def __getitem__(self, index: int) -> Worker:
         return self._workers[index]
 
-    def grow(self, size: int) -> None:
-        """Start processes until there are `size`, all connected. Raises `Failed`, and then there are none."""
-        try:
-            new = []
-            while len(self._workers) < size:
-                self._workers.append(self.contestant.start())
-                new.append(self._workers[-1])
-            opening = self.contestant.opening(self.masters, self._ttl_ms)
-            for worker in new:
-                worker.send("open", **opening)
-            answers(new, OPEN_TIMEOUT_S)
-            self._processes += [family(worker.pid) for worker in new]
-        except BaseException:
-            self.close()
-            raise
+    def start(self, size: int) -> None:
+        """Start processes until there are `size`; `ready` waits for them."""
+        opening = self.contestant.opening(self.masters, self._ttl_ms)
+        while len(self._workers) < size:
+            self._workers.append(self.contestant.start())
+            self._workers[-1].send("open", **opening)
 
-    def warm_up(self) -> None:
-        """Make connections and load scripts, so that no turn has to."""
+    def ready(self) -> None:
+        """Wait until all are connected, have made their connections and loaded the scripts."""
+        new = self._workers[len(self._processes) :]
+        answers(new, OPEN_TIMEOUT_S)
+        self._processes += [family(worker.pid) for worker in new]
         for worker in self._workers:
             worker.send("loop", lock=f"warm-{next(_numbers)}", count=3)
-        for worker in self._workers:
-            worker.answer(PATIENCE_S + GRACE_S)
+        answers(self._workers, PATIENCE_S + GRACE_S)
 
     def cpu_ns(self, size: int | None = None) -> int:
         """CPU time so far of the first `size` processes."""
@@ -113,6 +109,12 @@ class Group:
         self._processes.clear()
 
     def __enter__(self) -> Group:
+        try:
+            self.start(self._size)
+            self.ready()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,11 +163,16 @@ class Contests:
         turns: dict[str, list[Turn]] = {contestant.key: [] for contestant in contestants}
         setups = {contestant.key: setup.for_language(contestant.language) for contestant in contestants}
         errors: dict[str, str] = {}
-        for contestant in contestants:
-            try:
-                self._have(contestant, setups[contestant.key].processes)
-            except Exception as error:
-                errors[contestant.key] = reason(error)
+        few = max(1, STARTING // setup.processes)
+        for first in range(0, len(contestants), few):
+            some = contestants[first : first + few]
+            for contestant in some:
+                with self._failing(contestant.key, errors):
+                    group = self.groups.setdefault(contestant.key, Group(contestant, self._urls, 0))
+                    group.start(setups[contestant.key].processes)
+            for key in [one.key for one in some if one.key in self.groups]:
+                with self._failing(key, errors):
+                    self.groups[key].ready()
         for round_ in range(self._rounds):
             pending = [key for key in turns if key in self.groups]
             self._rng.shuffle(pending)
@@ -176,12 +183,9 @@ class Contests:
                 group, own = self.groups[key], setups[key]
                 if round_ and not clock.left() and group.drain_s > LONG_DRAIN_S:
                     continue
-                try:
+                with self._failing(key, errors):
                     size = own.processes, own.threads
                     turns[key].append(group.turn(self._counters, *size, self._lead_s, window, **self._load))
-                except Exception as error:
-                    errors[key] = reason(error)
-                    self.dismiss({key})
         rows = {key: row_of(turns[key]) for key in turns}
         for key, row in rows.items():
             row.error = errors.get(key) or row.error
@@ -195,15 +199,14 @@ class Contests:
             if group := self.groups.pop(key, None):
                 group.close()
 
-    def _have(self, contestant: Contestant, size: int) -> None:
+    @contextlib.contextmanager
+    def _failing(self, key: str, errors: dict[str, str]) -> Iterator[None]:
+        """An error of a contestant ends it, and nothing else."""
         try:
-            if contestant.key not in self.groups:
-                self.groups[contestant.key] = Group(contestant, self._urls, size)
-            self.groups[contestant.key].grow(size)
-            self.groups[contestant.key].warm_up()
-        except BaseException:
-            self.dismiss({contestant.key})
-            raise
+            yield
+        except Exception as error:
+            errors[key] = reason(error)
+            self.dismiss({key})
 
     def _window_s(self, turn_s: float) -> float:
         """The rest of a turn for the window, by the time that other turns needed beside it."""

@@ -50,7 +50,6 @@ class Waiting:
         self.row = row
         self._lock = f"idle-{contestant.key}"
         self._group = stack.enter_context(Group(contestant, self.masters, 2))
-        self._group.warm_up()
 
     def begin(self) -> None:
         """From now on one process holds, and fifty threads of the other one wait."""

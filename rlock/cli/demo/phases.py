@@ -82,7 +82,7 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        # A pipe is block-buffered: without the flush a person at `rlock demo | tee log` sees nothing for 20 s.
+        # Without the flush a person at `rlock demo | tee log` sees nothing for 20 s.
         print(f"[{time.monotonic() - self._began:5.1f} s] {text}", file=self._stream, flush=True)
 
     @property
