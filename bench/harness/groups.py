@@ -80,17 +80,21 @@ class Group:
 
         They want one lock, or each its own if ``load`` has ``own``.
         """
+        workers = self._workers[:processes]
+        names = [f"contended-{next(_numbers)}"] * processes
+        if load.get("own"):
+            names = [f"{self.contestant.key}-{i}-" for i in range(processes)]
+            for worker, name in zip(workers, names, strict=True):  # the locks of some libraries connect
+                worker.send("loop", lock=name, threads=threads, count=1, **load)
+            answers(workers, PATIENCE_S + GRACE_S)
         began = time.monotonic_ns() + 30_000_000  # until then all have read the request
         opened = began + round(lead_s * 1e9)
         closed = opened + round(window_s * 1e9)
-        lock = self.contestant.key if load.get("own") else f"contended-{next(_numbers)}"
-        workers = self._workers[:processes]
-        for i, worker in enumerate(workers):
-            name = f"{lock}-{i}-" if load.get("own") else lock
+        for worker, name in zip(workers, names, strict=True):
             worker.send("loop", lock=name, threads=threads, start_ns=began, stop_ns=closed, **load)
         sleep_until(opened)
-        counters.start()
         cpu = self.cpu_ns(processes)
+        counters.start()
         sleep_until(closed)
         cpu = self.cpu_ns(processes) - cpu
         counts = counters.stop()

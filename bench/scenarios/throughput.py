@@ -24,7 +24,7 @@ QUESTION = "How many uncontended locks can be taken in a second, and for how muc
 SIZES = tuple(Setup(*size) for size in ((5, 1, 1), (5, 1, 8), (5, 1, 32), (5, 4, 1), (1, 1, 8)))
 QUICK_SIZES = tuple(Setup(*size) for size in ((5, 1, 1), (5, 1, 8), (5, 2, 1), (1, 1, 8)))
 #: Of a turn: the lead-in, which does not count, and the shortest and the longest window.
-LEAD_S, WINDOWS_S = 0.05, (0.05, 2.0)
+LEAD_S, WINDOWS_S = 0.05, (0.15, 2.0)
 
 
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
