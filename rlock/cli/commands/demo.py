@@ -22,6 +22,7 @@ from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
 from ..demo import phases
 from ..demo.verdict import Evidence, Verdict, judge
+from ..options import count_option
 from ..output import json_option, print_json, show, styled
 
 MASTERS = 5
@@ -29,14 +30,7 @@ TTL_S = 2.0
 
 
 @click.command()
-@click.option(
-    "--workers",
-    metavar="K",
-    type=click.IntRange(2, 8),
-    default=6,
-    show_default=True,
-    help="How many processes contend.",
-)
+@count_option("--workers", within=(2, 8), default=6, metavar="K", told="How many processes contend.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
