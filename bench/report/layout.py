@@ -156,12 +156,7 @@ LAYOUTS: Mapping[str, Layout] = {
         ),
         high=True,
     ),
-    "wake_up": Layout(
-        P50,
-        (P99, _TO_OURS),
-        ("masters",),
-        (P50,),
-    ),
+    "wake_up": Layout(P50, (P99, _TO_OURS), ("masters",), (P50,)),
     "idle": Layout(_REQUESTS, (_REQUESTS, _CPU, _THREADS, _MEMORY)),
     "held": Layout(
         _HELD,
