@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 
 class Unsupported(Exception):
@@ -16,15 +16,8 @@ class Unsupported(Exception):
 class Lock(NamedTuple):
     """One lock, as its library has it. Errors are the library's own and count as failures."""
 
-    acquire: Callable[[float], object]  # waits so many seconds; false: it was not acquired
-    release: Callable[[], object]
-
-
-class AsyncLock(NamedTuple):
-    """The same for an event loop."""
-
-    acquire: Callable[[float], Awaitable[object]]
-    release: Callable[[], Awaitable[object]]
+    acquire: Callable[[float], Any]  # waits so many seconds; false: it was not acquired
+    release: Callable[[], Any]
 
 
 class Library(ABC):
@@ -43,18 +36,11 @@ class Library(ABC):
         raise Unsupported("nothing in it renews a lock that is held")
 
 
-class AsyncLibrary(ABC):
-    """A library for an event loop. `start` runs in it before anything else."""
+class AsyncLibrary(Library):
+    """A library for an event loop: its locks return awaitables. `start` runs before anything else."""
 
-    version: str
-    reentrant = False
-
-    async def start(self) -> None:  # noqa: B027  (not every library connects ahead)
-        """Connect."""
-
-    @abstractmethod
-    def lock(self, name: str) -> AsyncLock:
-        """A lock object for one task; the worker makes one for each task and name."""
+    async def start(self) -> None:
+        """Connect, if the library connects ahead."""
 
 
 #: Tries that one call makes at the most where a library counts tries and knows no time-out.

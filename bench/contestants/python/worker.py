@@ -17,7 +17,6 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,53 +24,49 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from library import AsyncLibrary, Unsupported  # noqa: E402
-from tasks import Tasks  # noqa: E402
-from threads import Threads, told  # noqa: E402
+from loops import Loops, run, told  # noqa: E402
 
 #: The longest request, with many masters, is far shorter.
 LONGEST_LINE = 1 << 20
+VERBS = ("loop", "acquire", "release", "hold", "drop")
 
 
 class Worker:
     def __init__(self, adapter: type[Any]) -> None:
         self.adapter = adapter
-        self.performer: Threads | Tasks | None = None
+        self.loops: Loops | None = None
         # What libraries print is not ours to answer with.
         self.replies = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
 
-    def perform(self, do: str, **request: Any) -> Any:
-        """The reply, or a coroutine that returns it if the library is for an event loop."""
+    async def perform(self, do: str, **request: Any) -> dict[str, Any]:
         if do == "open":
             library = self.adapter(**request)
-            self.performer = Tasks(library) if isinstance(library, AsyncLibrary) else Threads(library)
+            if isinstance(library, AsyncLibrary):
+                await library.start()
+            self.loops = Loops(library)
             runtime = f"{platform.python_implementation()} {platform.python_version()}"
-            opened = {"version": library.version, "runtime": runtime}
-            return self.start(library, opened) if isinstance(library, AsyncLibrary) else opened
-        if self.performer is None:
+            return {"version": library.version, "runtime": runtime}
+        if self.loops is None:
             raise RuntimeError("it was not opened")
-        if do not in ("loop", "acquire", "release", "hold", "drop") or not hasattr(self.performer, do):
+        if do not in VERBS:
             raise Unsupported(f"there is no request {do}")
-        return getattr(self.performer, do)(**request)
+        reply: dict[str, Any] = await getattr(self.loops, do)(**request)
+        return reply
 
-    async def start(self, library: AsyncLibrary, opened: dict[str, Any]) -> dict[str, Any]:
-        await library.start()
-        return opened
-
-    def reply(self, reply: dict[str, Any] | Exception) -> None:
-        if isinstance(reply, Unsupported):
-            reply = {"ok": False, "unsupported": str(reply)}
-        elif isinstance(reply, Exception):
-            traceback.print_exception(type(reply), reply, reply.__traceback__)
-            reply = {"ok": False, "error": told(reply)}
-        self.replies.write(json.dumps({"ok": True, **reply}) + "\n")
+    async def answer(self, line: str | bytes) -> None:
+        try:
+            reply = {"ok": True, **await self.perform(**json.loads(line))}
+        except Unsupported as why:
+            reply = {"ok": False, "unsupported": str(why)}
+        except Exception as error:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            reply = {"ok": False, "error": told(error)}
+        self.replies.write(json.dumps(reply) + "\n")
 
     def with_threads(self) -> None:
         for line in sys.stdin:
-            try:
-                self.reply(self.perform(**json.loads(line)))
-            except Exception as error:
-                self.reply(error)
+            run(self.answer(line))
 
     async def with_tasks(self) -> None:
         # The loop reads the requests itself, so that renewals go on between them. All are performed by this
@@ -81,11 +76,7 @@ class Worker:
             lambda: asyncio.StreamReaderProtocol(requests), sys.stdin.buffer
         )
         while line := await requests.readline():
-            try:
-                performed: Coroutine[Any, Any, Any] = self.perform(**json.loads(line))
-                self.reply(await performed)
-            except Exception as error:
-                self.reply(error)
+            await self.answer(line)
         self.end()  # in the loop: leaving it would wait for tasks that wait for a lock
 
     def end(self) -> None:

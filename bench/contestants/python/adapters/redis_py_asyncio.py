@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import redis.asyncio
-from library import AsyncLibrary, AsyncLock
+from library import AsyncLibrary, Lock
 
 
 class RedisPyAsyncio(AsyncLibrary):
@@ -17,6 +17,6 @@ class RedisPyAsyncio(AsyncLibrary):
     async def start(self) -> None:
         await self.client.ping()
 
-    def lock(self, name: str) -> AsyncLock:
+    def lock(self, name: str) -> Lock:
         peer = self.client.lock(name, timeout=self.ttl, sleep=self.sleep, thread_local=False)
-        return AsyncLock(lambda wait_s: peer.acquire(blocking_timeout=wait_s), peer.release)
+        return Lock(lambda wait_s: peer.acquire(blocking_timeout=wait_s), peer.release)

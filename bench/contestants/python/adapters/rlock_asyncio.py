@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from library import AsyncLibrary, AsyncLock
+from library import AsyncLibrary, Lock
 
 import rlock.asyncio
 
@@ -14,6 +14,6 @@ class OursAsyncio(AsyncLibrary):
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
         self.client = rlock.asyncio.Client(masters, ttl_ms / 1000)
 
-    def lock(self, name: str) -> AsyncLock:
+    def lock(self, name: str) -> Lock:
         lock = self.client.lock(name)
-        return AsyncLock(lambda wait_s: lock.acquire(timeout=wait_s), lock.release)
+        return Lock(lambda wait_s: lock.acquire(timeout=wait_s), lock.release)
