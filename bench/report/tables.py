@@ -1,4 +1,4 @@
-"""Results as tables: all of them for a terminal, the first one of a scenario for a page."""
+"""Results as tables of text: all figures of all scenarios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAMILIES = ("rlock", "peer", "floor")
 
 
 def render(results: Results) -> str:
-    """All scenarios, for a terminal."""
+    """All scenarios."""
     parts = [heading(results)]
     for scenario in results.scenarios:
         parts.append(f"\n{scenario.title}\n  {scenario.question}\n")
@@ -27,19 +27,12 @@ def heading(results: Results) -> str:
     return f"{kind}, {results.began}, {number(results.took_s)} s"
 
 
-def fragment(results: Results, name: str) -> str:
-    """The first table of one scenario, for the page; empty if it was not run."""
-    found = [table for each in results.scenarios if each.name == name for table in tables(each)]
-    return found[0].markdown() if found else ""
-
-
 def tables(scenario: Scenario) -> list[Table]:
     """The tables of one scenario."""
     layout = LAYOUTS[scenario.name]
     cases = list(scenario.cases)
     if layout.across:
         return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
-    # A page shows the first one only.
     cases.sort(key=lambda case: -case.case.get("masters", 0))
     return [_one(case, layout) for case in cases]
 
