@@ -17,6 +17,7 @@ import datetime
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -65,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def judged(found: Sequence[Verdict], quick: bool, broken: bool) -> tuple[int, str]:
     """The exit status, and its reason."""
-    counts = verdicts.count(verdict for verdict in found if verdict.counted or not quick)
+    counts = Counter(verdicts.outcome(each) for each in found if each.counted or not quick)
     kept, missed, undecided = (counts[one] for one in (Outcome.KEPT, Outcome.MISSED, Outcome.UNDECIDED))
     why = f"{kept} demands are kept, {missed} missed, {undecided} undecided"
     if undecided:

@@ -17,10 +17,6 @@ DIGITS = 5
 ROW_DEPTH = 6
 
 
-class BadResultsError(Exception):
-    """A run does not write such a document. One line says why."""
-
-
 @dataclass
 class Row:
     """One contestant in one case. `error` is ``Kind: text``; there may be figures beside it."""
@@ -118,7 +114,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """The run whose document is in a file; `BadResultsError` if there is none."""
+        """The run whose document is in a file; ValueError if there is none."""
         try:
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
             found.verdicts = [Verdict(**each) for each in found.verdicts]  # type: ignore[arg-type]
@@ -128,7 +124,7 @@ class Results:
                 for case in scenario.cases:
                     case.rows = {key: Row(**row) for key, row in case.rows.items()}  # type: ignore[arg-type]
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise BadResultsError(f"{path} has no results of a run: {error}") from None
+            raise ValueError(f"{path} has no results of a run: {error}") from None
         return found
 
 

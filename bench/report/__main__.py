@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.harness.results import BadResultsError, Results
+from bench.harness.results import Results
 from bench.report.page import RESULTS, ROOT, publish
 
 
@@ -26,7 +26,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         results = Results.read(options.results)
-    except BadResultsError as error:
+    except ValueError as error:
         print(f"bench.report: {error}", file=sys.stderr)
         return 2
     if results.quick:

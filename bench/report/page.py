@@ -40,8 +40,7 @@ def publish(results: Results) -> list[Path]:
     contents = {TABLES: all_tables(results), PLOT: plots.pair(results), RESULTS: results.to_json()}
     parts = {"pair": f"![{plots.WORDS}]({FOLDER.name}/{PLOT.name})" if contents[PLOT] else ""}
     for name, masters in (("summary-many", 5), ("summary-one", 1)):
-        table = summary.summary(results, masters)
-        parts[name] = table.markdown().strip() if table.rows else ""
+        parts[name] = summary.summary(results, masters)
 
     def put(match: re.Match[str]) -> str:
         head, name, _, end = match.groups()

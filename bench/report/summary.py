@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.harness.contestants import BY_KEY, family, order, tuned
+from bench.harness.contestants import BY_KEY, family, order, title, tuned
 from bench.harness.results import Results, Row
-from bench.report.tables import failed, named
-from bench.report.text import Table, number
+from bench.report.tables import failed
+from bench.report.text import number
 
 Value = Callable[[Row], "float | None"]
 
 
-def summary(results: Results, masters: int) -> Table:
-    """One row for each lock, all with the same number of masters."""
-    headings = ["pair, µs", "wake-up, ms", "owner changes a second", "requests a second of 50 idle waiters"]
-    table = Table(["", *headings], caption=f"N = {masters}")
+def summary(results: Results, masters: int) -> str:
+    """In Markdown: one row for each lock, all with the same number of masters; empty without any lock."""
+    heading = [
+        "",
+        "pair, µs",
+        "wake-up, ms",
+        "owner changes a second",
+        "requests a second of 50 idle waiters",
+    ]
     if masters > 1:
-        table.heading.append("pair with one of five stalled, x healthy")
+        heading.append("pair with one of five stalled, x healthy")
+    rows = [heading, [":---", *["---:"] * (len(heading) - 1)]]
     for key in locks(results):
         many = key not in BY_KEY or BY_KEY[key].masters == "many"
         if (not many and masters > 1) or (many and masters == 1 and family(key) == "peer"):
@@ -34,8 +40,9 @@ def summary(results: Results, masters: int) -> Table:
             cells.append(
                 pick(results, "degraded", key, lambda row: row.ratios.get("healthy"), state="one stalled")
             )
-        table.rows.append([named(key, Row()), *cells])
-    return table
+        rows.append([f"**{title(key)}**" if family(key) == "rlock" else title(key), *cells])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"N = {masters}:", "", *lines]) if len(lines) > 2 else ""
 
 
 def _figure(name: str, divisor: float = 1) -> Value:

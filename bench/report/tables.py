@@ -7,24 +7,19 @@ from collections.abc import Mapping, Sequence
 from bench.harness.contestants import family, order, title
 from bench.harness.results import Case, Results, Row, Scenario
 from bench.report.layout import LAYOUTS, Layout, said
-from bench.report.text import Table, number, quoted
+from bench.report.text import Table, number
 
 FAMILIES = ("rlock", "peer", "floor")
 
 
 def render(results: Results) -> str:
     """All scenarios."""
-    parts = [heading(results)]
-    for scenario in results.scenarios:
-        parts.append(f"\n{scenario.title}\n  {scenario.question}\n")
-        parts += [table.terminal() for table in tables(scenario)]
-    return "\n".join(parts)
-
-
-def heading(results: Results) -> str:
-    """One line on the run."""
     kind = "a quick run: its figures mean nothing" if results.quick else "a run"
-    return f"{kind}, {results.began}, {number(results.took_s)} s"
+    lines = [f"{kind}, {results.began}, {number(results.took_s)} s"]
+    for scenario in results.scenarios:
+        lines += ["", scenario.title, f"  {scenario.question}", ""]
+        lines += [line for table in tables(scenario) for line in table.lines()]
+    return "\n".join(lines)
 
 
 def tables(scenario: Scenario) -> list[Table]:
@@ -103,9 +98,8 @@ def failed(error: str | None) -> bool:
 
 
 def named(key: str, row: Row) -> str:
-    """The name of a row: bold for ours, with other conditions in brackets, and with a mark for a failure."""
-    name = f"**{title(key)}**" if family(key) == "rlock" else title(key)
-    return name + (f" ({row.differs})" if row.differs else "") + (" †" if failed(row.error) else "")
+    """The name of a row, with other conditions in brackets, and with a mark for a failure."""
+    return title(key) + (f" ({row.differs})" if row.differs else "") + (" †" if failed(row.error) else "")
 
 
 def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
@@ -119,7 +113,7 @@ def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
         for error, words in by_error.items():
             where = "; ".join(word for word in words if word) if len(words) < len(rows[key]) else ""
             mark = "† " if failed(error) else ""
-            found.append(f"{mark}{title(key)}{where and f', {where}'}: {quoted(error)}")
+            found.append(f"{mark}{title(key)}{where and f', {where}'}: {error[:160]}")
     return found
 
 
