@@ -9,7 +9,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
@@ -27,8 +27,6 @@ from .rules.options import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ._client.engine import Engine
     from .rules.holds import Hold
 
@@ -315,8 +313,7 @@ class TaskContext:
 def log_failed_release(failure: RLockError, error: BaseException) -> None:
     """Log a failed release, and add it as a note to the exception of the body, which is not replaced."""
     log.error("%s", failure)
-    if hasattr(error, "add_note"):  # Python 3.11
-        error.add_note(f"rlock: {failure}")
+    error.add_note(f"rlock: {failure}")
 
 
 def _public_name(made: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ._client import runtime
 from ._sync.runtime import run
@@ -13,8 +13,6 @@ from .model import LockStatistics
 from .procedures.inspect import locked
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .client import Client
 
 

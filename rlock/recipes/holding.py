@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from .._client.engine import Engine
 from ..base import BaseLock, TaskContext, log_failed_release
@@ -20,9 +20,6 @@ from ..procedures.release import release
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Holding:

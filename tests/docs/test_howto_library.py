@@ -59,7 +59,6 @@ def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, 
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with Python 3.11")
 def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks: Run) -> None:
     parts, written = module(block("howto/asyncio.md", "parts.py")), []
 

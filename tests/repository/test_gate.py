@@ -85,14 +85,14 @@ def test_what_was_not_checked_is_said_at_the_end_with_its_reason(tmp_path: Path)
         **{
             SLOW: "echo 'SKIPPED [3] tests/test_x.py:7: no fish on this machine'; echo passed",
             "engine start *": "echo 'the kernel has no overlay' >&2; exit 1",
-            "python .ci/versions": "echo 'skipped: no Python 3.10 on this machine'; echo much",
+            "python .ci/versions": "echo 'skipped: no Python 3.14 on this machine'; echo much",
         },
     )
     assert status == 0
     assert output.partition("---- not checked in this run:\n")[2].splitlines() == [
         "SKIPPED [3] tests/test_x.py:7: no fish on this machine",
         "skipped: a container engine of our own: the kernel has no overlay",
-        "skipped: no Python 3.10 on this machine",
+        "skipped: no Python 3.14 on this machine",
         "---- green",
     ]
 
