@@ -6,17 +6,26 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
+.PHONY: demo dev test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$@ -m pip install --quiet --upgrade pip
 
-# A stamp for each extra of pyproject.toml: `make demo` installs no test tool, and `make test` no Django.
+# A stamp for each dependency group of pyproject.toml: `make test` installs no Django. The pip of Python 3.11 knows
+# no groups.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group $*
 	touch $@
+
+# What a user installs, and no test tool.
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+# Everything that the other targets need.
+dev: $(VENV)/.installed-dev
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rlock demo
@@ -73,6 +82,7 @@ clean-tree:
 # `git push --tags` are left to a person.
 release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 release: clean-tree $(VENV)/.installed-release
+	@! grep '\.example/' pyproject.toml || { echo "release: set the addresses in [project.urls]"; exit 1; }
 	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
 	rm -rf dist
 	$(BIN)/python -m build

@@ -123,6 +123,7 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
 
 
 if TYPE_CHECKING:
+
     @locked(CLIENT, "a:{x}", blocking=False)
     def skipped(x: int) -> float:
         return 1.0
