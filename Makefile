@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo dev test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
+.PHONY: demo dev test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree dist release clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -53,6 +53,10 @@ hunt: $(VENV)/.installed-test
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/zizmor --offline --quiet .github
+	@if command -v actionlint; then actionlint .github/workflows/*; \
+	elif command -v go >/dev/null; then go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*; \
+	else echo "skipped: actionlint on .github/workflows: neither it nor Go is on this machine"; fi
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
@@ -75,18 +79,21 @@ docs: $(VENV)/.installed-dev
 docs-serve: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs serve
 
+# Builds, checks and tags the version of pyproject.toml. It uploads nothing: a person pushes the tag, and
+# .github/workflows/release.yml publishes.
 clean-tree:
 	@test -z "$$(git status --porcelain)" || { echo "release: commit or remove these first:"; git status --short; exit 1; }
 
-# Builds, checks and tags the version of pyproject.toml. It uploads nothing: `twine upload dist/*` and
-# `git push --tags` are left to a person.
+dist: $(VENV)/.installed-release
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 release: clean-tree $(VENV)/.installed-release
 	@! grep '\.example/' pyproject.toml || { echo "release: set the addresses in [project.urls]"; exit 1; }
 	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
-	rm -rf dist
-	$(BIN)/python -m build
-	$(BIN)/python -m twine check --strict dist/*
+	$(MAKE) --no-print-directory dist
 	git tag --annotate v$(VERSION) --message "quorum-rlock $(VERSION)"
 
 clean:

@@ -61,6 +61,8 @@ def test_the_sdist_installs_in_a_fresh_environment_and_its_tests_run(
     (top,) = tmp_path.iterdir()
     venv.create(tmp_path / "venv", symlinks=True)
     python = str(tmp_path / "venv" / "bin" / "python")
+    listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True).stdout.splitlines()
+    assert [name for name in listed if (TOP / name).exists() and not (top / name).exists()] == []
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(*command: str, cwd: Path = tmp_path) -> str:
