@@ -13,7 +13,7 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
-from . import failovers, hand_off_faults, master_faults, network_faults  # noqa: F401  # they register their faults
+from . import failovers, hand_off_faults, master_faults, network_faults  # noqa: F401  # they register faults
 from .field import FAULTS
 from .progress import longest_gaps, lost_early
 
