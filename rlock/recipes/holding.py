@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from .._client.engine import Engine
-from ..base import BaseLock, TaskContext, log_failed_release
+from ..base import AsyncLock, BaseLock, log_failed_release
 from ..errors import RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
@@ -110,7 +110,7 @@ class Blocking(Holding):
             raise
 
 
-class ForTasks(Holding, TaskContext):
+class ForTasks(Holding, AsyncLock):
     """The methods for tasks."""
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

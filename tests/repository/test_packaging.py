@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +13,7 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,46 +54,63 @@ def test_the_wheel_holds_the_package_and_the_scripts_and_its_page_no_relative_li
     assert len(links) > 20
 
 
-@pytest.mark.timeout(400)
-def test_the_sdist_installs_in_a_fresh_environment_and_its_tests_run(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
-    """Nothing comes from the network: the environment sees the packages of this one, behind its own."""
-    with tarfile.open(built[1]) as sdist:
-        sdist.extractall(tmp_path, filter="data")
-    (top,) = tmp_path.iterdir()
-    venv.create(tmp_path / "venv", symlinks=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True).stdout.splitlines()
-    assert [name for name in listed if (TOP / name).exists() and not (top / name).exists()] == []
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+Run = Callable[..., str]
 
-    def run(*command: str, cwd: Path = tmp_path) -> str:
+
+@pytest.fixture(scope="module")
+def fresh(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """A folder with the unpacked sdist and an environment that has it installed; a function runs commands.
+
+    Nothing comes from the network: the environment sees the packages of this one, behind its own.
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "venv", symlinks=True)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environ["PATH"] = f"{folder}/venv/bin:{environ['PATH']}"
+
+    def run(*command: str, cwd: Path = folder) -> str:
         done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    own = Path(run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (own / "others.pth").write_text(sysconfig.get_path("purelib"))
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "-I",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-        str(built[1]),
-    )
-    found = run(
-        python, "-c", "from rlock.rules import scripts; print(len(scripts.ALL), scripts.folder())"
-    ).split()
-    assert found == [str(len(files(Path("lua"), ""))), str(own / "rlock" / "lua")]
-    assert run(str(tmp_path / "venv" / "bin" / "rlock"), "--version").split()[-1] == rlock.__version__
-    assert "error" not in run(python, "-m", "pytest", "-q", "--collect-only", cwd=top).splitlines()[-1]
-    run(python, "-m", "pytest", "-q", "tests/core/test_lease.py", "tests/scripts/test_fence.py", cwd=top)
+    offline = ("-q", "-I", "--no-deps", "--no-index", "--no-build-isolation")
+    run("python", "-m", "pip", "install", *offline, str(built[1]))
+    with tarfile.open(built[1]) as sdist:
+        sdist.extractall(folder, filter="data")
+    return folder, run
+
+
+@pytest.mark.timeout(400)
+def test_the_sdist_has_all_files_installs_and_its_tests_run(fresh: tuple[Path, Run]) -> None:
+    folder, run = fresh
+    (top,) = folder.glob("quorum_rlock-*")
+    listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True).stdout.splitlines()
+    assert [name for name in listed if (TOP / name).exists() and not (top / name).exists()] == []
+    found = run("python", "-c", "from rlock.rules import scripts; print(len(scripts.ALL), scripts.folder())")
+    number, place = found.split()
+    assert int(number) == len(files(Path("lua"), ""))
+    assert Path(place).is_relative_to(folder / "venv")
+    assert run("rlock", "--version").split()[-1] == rlock.__version__
+    assert "error" not in run("python", "-m", "pytest", "-q", "--collect-only", cwd=top).splitlines()[-1]
+    run("python", "-m", "pytest", "-q", "tests/core/test_lease.py", "tests/scripts/test_fence.py", cwd=top)
+
+
+@pytest.mark.parametrize(
+    ("checker", "command"),
+    [
+        ("mypy", "mypy --strict --python-executable venv/bin/python program.py"),
+        ("basedpyright", "basedpyright --pythonpath venv/bin/python program.py"),
+    ],
+)
+def test_strict_type_checkers_accept_a_program(checker: str, command: str, fresh: tuple[Path, Run]) -> None:
+    pytest.importorskip(checker, reason=f"{checker} is in the group test-all")
+    folder, run = fresh
+    shutil.copy(Path(__file__).parent / "typed_program.py", folder / "program.py")
+    strict = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": True}
+    (folder / "pyrightconfig.json").write_text(json.dumps({"include": ["program.py"], **strict}))
+    run("python", "-m", *command.split())
 
 
 def test_a_group_that_a_test_asks_for_has_the_package() -> None:
