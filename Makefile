@@ -90,7 +90,7 @@ dist: $(VENV)/.installed-release
 	$(BIN)/python -m twine check --strict dist/*
 
 release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-release: clean-tree $(VENV)/.installed-release
+release: clean-tree
 	@! grep '\.example/' pyproject.toml || { echo "release: set the addresses in [project.urls]"; exit 1; }
 	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
 	$(MAKE) --no-print-directory dist

@@ -148,7 +148,7 @@ def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded
 ) -> None:
     """In a repository of its own, with a Python that only notes its calls."""
     shutil.copy(quick.TOP / "Makefile", tmp_path)
-    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\nRepository = "https://git.example/rlock"\n')
     (tmp_path / ".gitignore").write_text("bin/\ncalls\n")
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
@@ -163,6 +163,12 @@ def test_a_release_is_built_of_a_clean_tree_checked_and_tagged_once_and_uploaded
     assert "new.py" in told
     assert calls == []
     (tmp_path / "new.py").unlink()
+    status, told, calls = make_release(tmp_path)
+    assert status != 0
+    assert "set the addresses" in told
+    assert calls == []
+    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    subprocess.run([*git, "commit", "-q", "-a", "-m", "addresses"], cwd=tmp_path, check=True)
     status, _, calls = make_release(tmp_path)
     assert status == 0
     assert calls[-2:] == ["-m build", "-m twine check --strict dist/*"]
