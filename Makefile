@@ -6,17 +6,26 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: demo test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree release clean
+.PHONY: demo dev test test-all evidence evidence-publish hunt lint types bench bench-quick bench-publish docs docs-serve clean-tree dist release clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$@ -m pip install --quiet --upgrade pip
 
-# A stamp for each extra of pyproject.toml: `make demo` installs no test tool, and `make test` no Django.
+# A stamp for each dependency group of pyproject.toml: `make test` installs no Django. The pip of Python 3.11 knows
+# no groups.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group $*
 	touch $@
+
+# What a user installs, and no test tool.
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+# Everything that the other targets need.
+dev: $(VENV)/.installed-dev
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rlock demo
@@ -44,6 +53,10 @@ hunt: $(VENV)/.installed-test
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/zizmor --offline --quiet .github
+	@if command -v actionlint; then actionlint .github/workflows/*; \
+	elif command -v go >/dev/null; then go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*; \
+	else echo "skipped: actionlint on .github/workflows: neither it nor Go is on this machine"; fi
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
@@ -66,17 +79,21 @@ docs: $(VENV)/.installed-dev
 docs-serve: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=true PYTHONPATH=. $(BIN)/python -m mkdocs serve
 
+# Builds, checks and tags the version of pyproject.toml. It uploads nothing: a person pushes the tag, and
+# .github/workflows/release.yml publishes.
 clean-tree:
 	@test -z "$$(git status --porcelain)" || { echo "release: commit or remove these first:"; git status --short; exit 1; }
 
-# Builds, checks and tags the version of pyproject.toml. It uploads nothing: `twine upload dist/*` and
-# `git push --tags` are left to a person.
-release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-release: clean-tree $(VENV)/.installed-release
-	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
+dist: $(VENV)/.installed-release
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
+
+release: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+release: clean-tree
+	@! grep '\.example/' pyproject.toml || { echo "release: set the addresses in [project.urls]"; exit 1; }
+	@! git rev-parse --quiet --verify refs/tags/v$(VERSION) || { echo "release: v$(VERSION) is tagged already"; exit 1; }
+	$(MAKE) --no-print-directory dist
 	git tag --annotate v$(VERSION) --message "quorum-rlock $(VERSION)"
 
 clean:

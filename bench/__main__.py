@@ -128,7 +128,7 @@ def writable(path: Path) -> None:
 
 def measure(contestants: Sequence[Contestant], scenarios: Sequence[str], quick: bool) -> tuple[Results, bool]:
     """All scenarios, one after another; and whether one broke down."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     results = Results(machine.describe(), {}, now.isoformat(timespec="seconds"), 0.0, quick)
     began = time.monotonic()
     for key, reason in prepare(contestants).items():

@@ -15,13 +15,14 @@ from .errors import (
     QuorumUnreachableError,
     RLockError,
 )
-from .lock import LossSignal, RLock
+from .lock import Lock, LossSignal, RLock
 from .model import LockStatistics, LockStatus, MasterStatus, Waiter
 
 __all__ = [
     "Client",
     "Group",
     "LeaseLostError",
+    "Lock",
     "LockBusyError",
     "LockStatistics",
     "LockStatus",

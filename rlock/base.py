@@ -9,7 +9,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
@@ -27,21 +27,19 @@ from .rules.options import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ._client.engine import Engine
     from .rules.holds import Hold
 
 #: By the client's id. All locks that are unpickled in one process share one client, and so nest.
 clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
-Lock = TypeVar("Lock")
+AnyLock = TypeVar("AnyLock")
 RedisClient = TypeVar("RedisClient")
 Signal = TypeVar("Signal")
 OnLost = Callable[[LeaseLostError], object] | None
 
 
-class BaseClient(ABC, Generic[Lock, RedisClient]):
+class BaseClient(ABC, Generic[AnyLock, RedisClient]):
     """The masters and the options of a client; see `rlock.Client`."""
 
     _endpoint_type: ClassVar[type[Endpoint]]
@@ -98,7 +96,7 @@ class BaseClient(ABC, Generic[Lock, RedisClient]):
         renew: bool = True,
         on_lost: OnLost = None,
         max_hold: float | None = None,
-    ) -> Lock:
+    ) -> AnyLock:
         """The lock of this name. No network.
 
         :param fair: first come, first served, across threads, processes and machines. Every master orders the
@@ -195,9 +193,7 @@ class BaseLock(Generic[Signal]):
         if blocking is True and timeout == -1:
             return FOR_EVER
         if timeout is None:
-            raise TypeError(
-                "timeout must be a number of seconds, or -1 to wait as long as it takes, not None"
-            )
+            raise TypeError("timeout must be a number of seconds, or -1 to wait for ever, not None")
         # Only for its errors: they differ between versions of Python.
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
@@ -243,14 +239,9 @@ class BaseLock(Generic[Signal]):
         """
         engine = self._client._engine()
         hold = engine.hold(self.name)
-        if hold is None:
-            unset: Signal = self._signal_type(None, engine.clock, engine.runtime)
-            return unset
+        signal: Signal = self._signal_type(hold, engine.clock, engine.runtime)
         # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
-        signal: Signal = vars(hold.report).setdefault(
-            "signal", self._signal_type(hold, engine.clock, engine.runtime)
-        )
-        return signal
+        return signal if hold is None else vars(hold.report).setdefault("signal", signal)
 
     @property
     def fencing_token(self) -> int:
@@ -291,13 +282,13 @@ class BaseLock(Generic[Signal]):
         return f"<{state} {_public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"
 
 
-class TaskContext:
-    """``async with`` for locks of tasks."""
+class AsyncLock(Protocol):
+    """For annotations: an `RLock`, a semaphore or several names, whose methods are awaited."""
 
     __slots__ = ()
 
-    acquire: Callable[..., Any]
-    release: Callable[..., Any]
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...  # noqa: D102
+    async def release(self) -> None: ...  # noqa: D102
 
     async def __aenter__(self) -> Self:
         await self.acquire()
@@ -315,8 +306,7 @@ class TaskContext:
 def log_failed_release(failure: RLockError, error: BaseException) -> None:
     """Log a failed release, and add it as a note to the exception of the body, which is not replaced."""
     log.error("%s", failure)
-    if hasattr(error, "add_note"):  # Python 3.11
-        error.add_note(f"rlock: {failure}")
+    error.add_note(f"rlock: {failure}")
 
 
 def _public_name(made: object) -> str:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from . import clock
 from ._sync.connection import Endpoint
@@ -23,7 +23,6 @@ from .rules.options import check_name
 if TYPE_CHECKING:
     import redis
     import valkey
-    from typing_extensions import Self
 
     from .recipes.leader import Leader
     from .recipes.semaphore import Semaphore

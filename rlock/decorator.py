@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
 from . import clock
 from .decorated import AsyncFallback, B, Decorator, Fallback, Name, Skip
@@ -20,8 +20,6 @@ from .events import log
 from .rules.options import ClientOptions, LockOptions, check_name
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from .decorated import Options
     from .lock import RLock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ._client import runtime
 from ._sync.runtime import run
@@ -13,9 +13,21 @@ from .model import LockStatistics
 from .procedures.inspect import locked
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    # Otherwise type checkers refuse `threading.Condition(lock)`, and functions that take a `threading.RLock`.
+    from threading import RLock as _Interface
 
     from .client import Client
+else:
+    _Interface = object
+
+
+class Lock(Protocol):
+    """A lock for annotations: an `RLock`, a semaphore, several names, or a lock of ``threading``."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...  # noqa: D102
+    def release(self) -> None: ...  # noqa: D102
+    def __enter__(self) -> Any: ...
+    def __exit__(self, kind: Any, error: Any, traceback: Any, /) -> None: ...
 
 
 class LossSignal(runtime.LossSignal):
@@ -30,7 +42,7 @@ class LossSignal(runtime.LossSignal):
         return run(self._wait_gen(timeout))
 
 
-class RLock(BaseLock[LossSignal]):
+class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     """A reentrant lock across processes and machines, with the interface of ``threading.RLock``.
 
     Made by ``client.lock(name)``. The owner is a thread of a client, not this object: two objects of one
@@ -81,7 +93,7 @@ class RLock(BaseLock[LossSignal]):
         """
         self._client._engine().release(self.name)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Self:  # type: ignore[override]
         before = self.hold_count
         try:
             self.acquire()
@@ -133,8 +145,7 @@ class RLock(BaseLock[LossSignal]):
 
     # From here on: the private methods of threading.RLock that threading.Condition and CPython's tests call.
 
-    def _is_owned(self) -> bool:
-        return self.is_owned()
+    _is_owned = BaseLock.is_owned
 
     def _release_save(self) -> int:
         engine = self._client._engine()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 VARIABLE = "RLOCK_SEED"
 #: A day has more seeds than any run plays, so no two days share one.
@@ -12,7 +12,7 @@ SEEDS_OF_A_DAY = 1_000_000
 
 def seed_of_the_day() -> int:
     """The environment's choice, or today's date in UTC as one number."""
-    return int(os.environ.get(VARIABLE) or f"{datetime.now(timezone.utc):%Y%m%d}")
+    return int(os.environ.get(VARIABLE) or f"{datetime.now(UTC):%Y%m%d}")
 
 
 def first_seed() -> int:

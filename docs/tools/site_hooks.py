@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -52,6 +53,19 @@ def _uri(path: Path) -> str:
 
 def _links(page: str, text: str) -> list[Path]:
     return [found for target, _ in _LINK.findall(text) if (found := _outside(page, target)) is not None]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The addresses of the site and of the repository are those of pyproject.toml."""
+    urls = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    config.site_url, config.repo_url, config.edit_uri = urls["Documentation"], urls["Repository"], ""
+    config.repo_name = "Repository"
+    return config
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Keep the theme from asking the repository's host for the number of stars."""
+    return output.replace(' data-md-component="source"', "")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

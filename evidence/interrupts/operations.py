@@ -204,7 +204,7 @@ def several(scene: Scene) -> Iterator[Call]:
 
 
 def condition(scene: Scene) -> Iterator[Call]:
-    waiting = threading.Condition(scene.lock)  # type: ignore[arg-type]
+    waiting = threading.Condition(scene.lock)
 
     def work() -> None:
         with waiting:

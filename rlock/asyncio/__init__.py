@@ -12,6 +12,7 @@ these locks and those of `rlock.Client` are one: they exclude and wake each othe
 """
 
 from .._client.endpoints import Group
+from ..base import AsyncLock as Lock
 from ..decorator import locked
 from ..errors import (
     LeaseLostError,
@@ -29,6 +30,7 @@ __all__ = [
     "Client",
     "Group",
     "LeaseLostError",
+    "Lock",
     "LockBusyError",
     "LockStatistics",
     "LockStatus",

@@ -6,7 +6,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .. import clock
 from .._async.connection import Endpoint
@@ -21,7 +21,6 @@ from .lock import RLock
 if TYPE_CHECKING:
     import redis.asyncio
     import valkey.asyncio
-    from typing_extensions import Self
 
     from ..recipes.leader import AsyncLeader
     from ..recipes.semaphore import AsyncSemaphore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._async.runtime import run
 from .._client import runtime
-from ..base import BaseLock, TaskContext
+from ..base import AsyncLock, BaseLock
 from ..model import LockStatistics
 from ..procedures.inspect import locked
 
@@ -31,7 +31,7 @@ class LossSignal(runtime.LossSignal):
         return await run(self._wait_gen(timeout))
 
 
-class RLock(BaseLock[LossSignal], TaskContext):
+class RLock(BaseLock[LossSignal], AsyncLock):
     """A reentrant lock across processes and machines, for tasks; the guarantees are those of `rlock.RLock`.
 
     Made by ``client.lock(name)``. The owner is a *task* of a client, not this object. A child task is another

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -171,10 +170,8 @@ def read(path: Path) -> dict[str, str]:
 
 def _parse(path: Path) -> dict[str, Any]:
     # Not needed by those who have no file: a command in a crontab starts sooner without.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # to open it would wait for somebody who writes
             raise ConfigError("cannot be read: it is a pipe; write the settings to a file")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from .._client.engine import Engine
-from ..base import BaseLock, TaskContext, log_failed_release
+from ..base import AsyncLock, BaseLock, log_failed_release
 from ..errors import RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
@@ -20,9 +20,6 @@ from ..procedures.release import release
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Holding:
@@ -113,7 +110,7 @@ class Blocking(Holding):
             raise
 
 
-class ForTasks(Holding, TaskContext):
+class ForTasks(Holding, AsyncLock):
     """The methods for tasks."""
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

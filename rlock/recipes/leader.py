@@ -214,7 +214,7 @@ class BaseLeader:
             yield from result.__await__() if inspect.isawaitable(result) else NO_WAIT
             return True
         except (Exception, asyncio.CancelledError) as error:
-            cancelling = getattr(self._campaign, "cancelling", lambda: 1)  # from Python 3.11
+            cancelling = getattr(self._campaign, "cancelling", lambda: 1)  # a thread has none
             if isinstance(error, asyncio.CancelledError) and cancelling():
                 raise  # somebody cancels the campaign, or it cannot be known
             log.exception("%s of leader %r raised", getattr(callback, "__name__", "an observer"), self.name)

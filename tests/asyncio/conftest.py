@@ -27,7 +27,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     """``asyncio.run`` of an event loop."""
     if request.param == "asyncio":
         return asyncio.run
-    uvloop = pytest.importorskip("uvloop")
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is in the group test-all")
     found: Run = uvloop.run
     return found
 

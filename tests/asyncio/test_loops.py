@@ -256,7 +256,7 @@ _EVERYTHING = """
 def test_the_debug_modes_of_python_and_of_asyncio_have_nothing_to_say(eyes: Eyes, loop: str) -> None:
     program = textwrap.dedent(_EVERYTHING)
     if loop == "uvloop":
-        pytest.importorskip("uvloop")
+        pytest.importorskip("uvloop", reason="uvloop is in the group test-all")
         program = program.replace("asyncio.run(", "import uvloop; uvloop.run(")
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, *eyes.urls]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

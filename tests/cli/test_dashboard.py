@@ -128,7 +128,7 @@ return Object.fromEntries([...row?.cells ?? []].map((c) => [c.dataset.label, c.i
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Chrome]:
     """Behind the test the console must be clean, and nobody else have been asked for anything."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="the package `selenium` is not installed")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is in the group test-all")
     for program in (CHROMIUM, DRIVER):
         if not program.exists():
             pytest.skip(f"{program} is not installed (Debian: apt-get install chromium chromium-driver)")

@@ -113,7 +113,7 @@ def test_it_answers_only_to_its_own_names() -> None:
 
 
 def test_metrics_are_the_last_look_without_the_names_of_locks() -> None:
-    pytest.importorskip("prometheus_client")
+    pytest.importorskip("prometheus_client", reason="prometheus-client is in the group test-all")
     from prometheus_client.parser import text_string_to_metric_families
 
     held = [lock(f"n{i}", waiters=i) for i in range(3)]

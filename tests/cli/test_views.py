@@ -222,7 +222,9 @@ def address(server: Master) -> str:
 
 
 def test_the_views_of_masters_and_the_metrics_follow_the_leader_of_a_group(server: ServerBinary) -> None:
-    prometheus_client = pytest.importorskip("prometheus_client")
+    prometheus_client = pytest.importorskip(
+        "prometheus_client", reason="prometheus-client is in the group test-all"
+    )
     from rlock.telemetry import prometheus
 
     registry: Any = prometheus_client.CollectorRegistry()

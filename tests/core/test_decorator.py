@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
@@ -123,7 +123,6 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
 
 
 if TYPE_CHECKING:
-    from typing_extensions import assert_type
 
     @locked(CLIENT, "a:{x}", blocking=False)
     def skipped(x: int) -> float:

@@ -50,7 +50,7 @@ def run_tasks(masters3: Fleet) -> Run:
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, tmp_path: Path) -> None:
-    pytest.importorskip(loop, reason="uvloop is in the extra test")
+    pytest.importorskip(loop, reason="uvloop is in the group test-all")
     lay_out("howto/asyncio.md", tmp_path)
     with starter(tmp_path, masters3.urls) as start:
         process = start(PYTHON, "-c", f"import {loop}, ship; {loop}.run(ship.main())")
@@ -59,7 +59,6 @@ def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, 
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="TaskGroup came with Python 3.11")
 def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks: Run) -> None:
     parts, written = module(block("howto/asyncio.md", "parts.py")), []
 
@@ -144,8 +143,8 @@ async def serving(httpx: Any) -> AsyncIterator[Any]:
 def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(
     masters3: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("fastapi", "0.121", reason="fastapi is in the extra test")
-    httpx = pytest.importorskip("httpx", reason="httpx is in the extra test")
+    pytest.importorskip("fastapi", "0.121", reason="fastapi is in the group test-all")
+    httpx = pytest.importorskip("httpx", reason="httpx is in the group test-all")
     lay_out("howto/fastapi.md", tmp_path)
     monkeypatch.setenv("DATABASE", str(tmp_path / "shop.db"))
     monkeypatch.setenv("RLOCK_MASTERS", ",".join(masters3.urls))

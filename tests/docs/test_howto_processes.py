@@ -52,7 +52,7 @@ make_report, build = noted(make_report), noted(build)
 def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_one(
     masters3: Fleet, fresh_masters: FreshMasters, tmp_path: Path
 ) -> None:
-    celery = pytest.importorskip("celery", reason="celery is in the extra test")
+    celery = pytest.importorskip("celery", reason="celery is in the group test-all")
     broker = fresh_masters(1)[0].url
     changes = {"tasks.py": ("countdown=30", "countdown=1"), "work.py": ("range(30)", "range(20)")}
     lay_out("howto/celery.md", tmp_path, changes)
@@ -161,7 +161,7 @@ def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:
 
 
 def test_of_two_schedulers_one_runs_the_job_and_the_other_skips_it(start: Start, tmp_path: Path) -> None:
-    pytest.importorskip("apscheduler", reason="apscheduler is in the extra test")
+    pytest.importorskip("apscheduler", reason="apscheduler is in the group test-all")
     lay_out("howto/cron.md", tmp_path, {"jobs.py": ("seconds=60", "seconds=1")})
     log = tmp_path / "log"
     command = (
@@ -198,7 +198,7 @@ def left():
 @pytest.fixture
 def django(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
     """Start a program in the project of the page."""
-    pytest.importorskip("django", reason="django is in the extra test")
+    pytest.importorskip("django", reason="django is in the group test-all")
     lay_out("howto/django.md", tmp_path)
     with starter(tmp_path, masters3.urls, DJANGO_SETTINGS_MODULE="settings") as start:
         yield start
@@ -287,7 +287,7 @@ LEADERS = {
 def test_one_machine_works_and_the_other_one_after_its_end(
     package: str, masters3: Fleet, tmp_path: Path
 ) -> None:
-    pytest.importorskip(package, reason=f"{package} is in the extra test")
+    pytest.importorskip(package, reason=f"{package} is in the group test-all")
     command, says, changes = LEADERS[package]
     write_scripts(tmp_path, {"rlock": RLOCK, "celery": f'exec "{PYTHON}" -m celery "$@"'})
     logs = [tmp_path / f"log{i}" for i in range(2)]

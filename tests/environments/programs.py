@@ -63,7 +63,7 @@ count(sys.argv[2], int(sys.argv[3]), rlock.Client(URLS, 3.0).lock(sys.argv[1]))
 def needs(package: str) -> pytest.MarkDecorator:
     """The tests of a package that is not here are left out. It is not imported to find that out."""
     found = importlib.util.find_spec(package) is not None
-    return pytest.mark.skipif(not found, reason=f"{package} is not installed: pip install '.[test]'")
+    return pytest.mark.skipif(not found, reason=f"{package} is in the group test-all")
 
 
 class Program(Child):

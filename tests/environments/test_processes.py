@@ -249,7 +249,7 @@ def keep(path):
 def test_a_worker_runs_the_task_of_the_page_and_its_end_frees_what_it_holds(
     pool: str, tmp_path: Path, fresh_masters: FreshMasters
 ) -> None:
-    celery = pytest.importorskip("celery", reason="celery is in the extra test")
+    celery = pytest.importorskip("celery", reason="celery is in the group test-all")
     fleet = fresh_masters(4)
     masters, broker = fleet(3), fleet[3].url
     total, kept = tmp_path / "total", tmp_path / "kept"

@@ -54,7 +54,7 @@ class OnMasters:
         return self.client.lock(f"cpython-{next(_names)}")
 
     def condtype(self, lock: threading.Lock | None = None) -> threading.Condition:
-        return threading.Condition(lock or self.locktype())  # type: ignore[arg-type]
+        return threading.Condition(lock or self.locktype())
 
 
 class TestRLockOn5(OnMasters, lock_tests.RLockTests):  # type: ignore[misc,name-defined]

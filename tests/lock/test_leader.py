@@ -311,7 +311,6 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
 
 
 @pytest.mark.kinds("memory")
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="a task cannot tell whether somebody cancels it")
 def test_an_observer_that_awaits_a_cancelled_task_fails(caplog: Caplog) -> None:
     async def started(token: int) -> None:
         raise asyncio.CancelledError

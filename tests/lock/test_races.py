@@ -109,7 +109,7 @@ def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
     masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = make_client(masters3.urls)
-    condition = threading.Condition(client.lock("x"))  # type: ignore[arg-type]
+    condition = threading.Condition(client.lock("x"))
     with condition:
         client.evict("x")
         assert condition.wait(0.1) is False

