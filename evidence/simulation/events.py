@@ -121,6 +121,10 @@ class Way:
             self._kept.append((wire, action))
         return self._shut > 0
 
+    @property
+    def is_shut(self) -> bool:
+        return self._shut > 0
+
     def shut(self) -> None:
         self._shut += 1
 

@@ -15,7 +15,7 @@ from rlock.rules.timing import guard_time
 from .client import Client
 from .hosts import Host
 from .referee import valid_for
-from .schedules import DISTURBING
+from .schedules import BUSY, DISTURBING
 
 if TYPE_CHECKING:
     from .play import Play
@@ -25,6 +25,8 @@ PROMPT_S = 0.6
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
 SAMPLE_S = 0.05
+#: So long after the last one that nothing holds up, all have noticed what went wrong before.
+QUIET_S = 1.5
 #: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.
 SAFE = ("slow", "deaths", "cuts", "stops", "clocks")
 
@@ -45,9 +47,13 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        #: When bytes or processes were held up the last time, in modes that have such faults.
+        self._held_up_at = -9.0
+        kinds = {step.what for step in play.schedule.steps}
+        self._may_hold_up = self.mode in BUSY and (self.mode != "races" or bool(kinds & DISTURBING))
         # After a split a waiter takes its time by the round trips that it has seen.
-        disturbed = play.setup.jitter > 0.01 or any(each.what in DISTURBING for each in play.schedule.steps)
-        if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
+        prompt = play.setup.jitter <= 0.01 and not play.setup.far
+        if self.mode in ("deaths", "cuts", *BUSY) and prompt:
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
@@ -171,6 +177,8 @@ class Oracles:
 
     def _sample(self) -> None:
         now = self.world.events.now
+        if self._may_hold_up and self._is_held_up():
+            self._held_up_at = now
         for name in self.play.locks:
             if not self._is_idle(name):
                 self._idle[name] = -1.0
@@ -178,7 +186,7 @@ class Oracles:
                 self._idle[name] = now
             else:
                 limit = PROMPT_S if now > self.play.died_at + 4.0 else LOOK_S + 0.15
-                if now > self._idle[name] + limit:
+                if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
                     self._idle[name] = now
                     self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")
         if not self.play.over:
@@ -199,6 +207,24 @@ class Oracles:
                 dead = self.world.clients[int(token[1:4])].dead
                 blocked += dead and token not in self._was_given_to_the_dead
         return len(self.world.hosts) - blocked >= self.quorum
+
+    def _is_held_up(self) -> bool:
+        """Whether somebody cannot run now, or cannot send or hear all."""
+        if any(host.stopped or not host.up for host in self.world.hosts):
+            return True
+        for client in self.world.clients:
+            ways = [way for pair in (*client.ways, *client.message_ways) for way in pair]
+            links = [server.connection for server in client.calls.connections.servers]
+            confirmed = [found.confirmed for found in client.subscriptions._by_name.values()]
+            if not client.dead and (
+                client.stopped
+                or client.kept[0] > 0.0
+                or any(way.is_shut for way in ways)
+                or any(link is None or link.ended for link in links)
+                or any(len(masters) < len(links) for masters in confirmed)
+            ):
+                return True
+        return False
 
     # -- coverage ----------------------------------------------------------------------------------
 

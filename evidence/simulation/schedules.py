@@ -39,7 +39,7 @@ MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
-DISTURBING = ("restart", "keep from running")
+DISTURBING = {"restart", "keep from running"}
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
