@@ -163,6 +163,10 @@ class Wire:
         """What is still on its way is lost, and what is sent from now on."""
         self._cut = True
 
+    @property
+    def is_mute(self) -> bool:
+        return self._mute
+
     def mute(self) -> None:
         """What is sent from now on is lost: the connection is half open, and nobody knows."""
         self._mute = True

@@ -52,8 +52,8 @@ class Oracles:
         kinds = {step.what for step in play.schedule.steps}
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or bool(kinds & DISTURBING))
         # After a split a waiter takes its time by the round trips that it has seen.
-        prompt = play.setup.jitter <= 0.01 and not play.setup.far
-        if self.mode in ("deaths", "cuts", *BUSY) and prompt:
+        self._prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
+        if self.mode in ("deaths", "cuts", *BUSY) and not play.setup.far:
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
@@ -77,6 +77,8 @@ class Oracles:
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
+        elif what == "unheard":  # the waiter finds that out by its looks, a time-out and a new connection
+            self.play.died_at = self.world.events.now - 1.0
         elif what == "enter":
             # A hold may be too short for the samples.
             self._idle = dict.fromkeys(self._idle, -1.0)
@@ -120,17 +122,20 @@ class Oracles:
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
-        """Behind an eviction on all masters a hold lasts no longer than its lease."""
+        """Behind an eviction on all masters nothing prolongs a hold."""
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
-            self.world.events.at(now + self.longest + 0.2, partial(self._look_at_evicted, owner))
+            for part in (0.2, 0.4, 0.6, 0.8, 1.0):
+                look = partial(self._look_at_evicted, owner, now)
+                self.world.events.at(now + part * self.longest + 0.2, look)
 
-    def _look_at_evicted(self, owner: str) -> None:
+    def _look_at_evicted(self, owner: str, since: float) -> None:
         client, done = self.world.clients[int(owner[1:4])], self._evicted[owner]
+        ago = self.world.events.now - since
         kept = all(host.lost_at < done[host.index] for host in self.world.hosts)
         for hold in client.holds if kept and not client.dead else ():
-            if hold.owner == owner and valid_for(client, hold) > 0.0:
+            if hold.owner == owner and valid_for(client, hold) > max(0.0, hold.lease.ttl - ago):
                 self._accuse(hold.name, owner, "", "came back after its eviction")
 
     def lost(self, client: Client, hold: Hold) -> None:
@@ -185,7 +190,7 @@ class Oracles:
             elif self._idle[name] < 0:
                 self._idle[name] = now
             else:
-                limit = PROMPT_S if now > self.play.died_at + 4.0 else LOOK_S + 0.15
+                limit = self._prompt_s if now > self.play.died_at + 4.0 else LOOK_S + 0.15
                 if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
                     self._idle[name] = now
                     self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")

@@ -372,6 +372,7 @@ class Play:
                 client.resume(client.random)
         for host in self.world.servers:
             host.tripwire = False
+            host.nonsense.clear()
             if host.stopped:
                 host.go_on()
         for group in self.world.groups.values():

@@ -72,12 +72,13 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "nonsense": 2,
         "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
-    "stops": {"stop client": 5, "flush scripts": 2},
+    "stops": {"stop client": 5, "flush scripts": 2, "silence": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
     "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
     "guard": {
@@ -141,7 +142,7 @@ FAILOVERS = {
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -280,6 +281,10 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     kinds = {what: FAILOVERS.get(what, weight) for what, weight in kinds.items()}
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
+    if dice.random() < 0.8:
+        kinds.pop("nonsense", None)
+    elif "nonsense" in kinds:
+        kinds.pop("careless", None)  # its undo may be lost, and its lease is a day
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
     if setup.mode == "races" and dice.random() < 0.5:
         chosen = [what for what in chosen if what not in DISTURBING]
