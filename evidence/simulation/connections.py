@@ -60,8 +60,6 @@ class Connection(connection.Connection):
         #: The connection ends before the answer when this script ("any": any of them) has done something.
         self.fuse = ""
         self._reset = False
-        #: A hand-off was lost on it: see `mute`.
-        self.unheard = False
         #: Called when something has arrived that the process could read.
         self.serve: Callable[[], object] = lambda: None
         #: The same when the peer has closed.

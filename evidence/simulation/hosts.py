@@ -49,8 +49,7 @@ class Session:
 
     def shout(self, channel: str, payload: bytes) -> None:
         """The same from a stranger, who may publish anything."""
-        if self.connection.back.is_mute and not self.connection.unheard and b" " in payload:
-            self.connection.unheard = True
+        if self.connection.back.is_mute and b" " in payload:
             self.host.world.happens("unheard", self.connection.client, self.host, "")
         self.connection.answer([b"message", channel.encode(), payload])
 
@@ -278,6 +277,8 @@ class Host(Process):
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
         self._tell(client, command, reply, messages)
+        if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in words[6]:
+            world.happens("found", client, self, "")  # by a look: it was handed the lock
         fuse, refused = session.connection.fuse, reply[0] in (0, -1, -3)
         if (fuse in (command.script.name, "any") and not refused) or (
             fuse == "queued" and _queued(command, reply)

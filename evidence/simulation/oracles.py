@@ -13,6 +13,7 @@ from rlock.rules.options import ClientOptions
 from rlock.rules.timing import guard_time
 
 from .client import Client
+from .connections import Connection
 from .hosts import Host
 from .referee import valid_for
 from .schedules import BUSY, DISTURBING
@@ -47,6 +48,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        #: When a client found a hand-off of which it had heard nothing, by its connections that were silent.
+        self._found_at: dict[Connection, float] = {}
         #: When bytes or processes were held up the last time, in modes that have such faults.
         self._held_up_at = -9.0
         kinds = {step.what for step in play.schedule.steps}
@@ -77,8 +80,8 @@ class Oracles:
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
-        elif what == "unheard":  # the waiter finds that out by its looks, a time-out and a new connection
-            self.play.died_at = self.world.events.now - 1.0
+        elif what in ("found", "unheard") and client is not None and host is not None:
+            self._watch_silence(what, client, host)
         elif what == "enter":
             # A hold may be too short for the samples.
             self._idle = dict.fromkeys(self._idle, -1.0)
@@ -88,8 +91,21 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew"):
+        if what not in ("queued", "renew", "found", "unheard"):
             self.states.add(self.state(what, self.play.locks[0]))
+
+    def _watch_silence(self, what: str, client: Client, host: Host) -> None:
+        """A client that finds a hand-off by a look replaces connections on which it did not hear of it."""
+        for server in client.subscriptions.connections.servers:
+            silent = server.connection
+            if silent is None or not silent.back.is_mute:
+                continue
+            if what == "found":
+                self._found_at.setdefault(silent, self.world.events.now)
+            elif (
+                server.index == host.index and self.world.events.now > self._found_at.get(silent, 99.0) + 2.0
+            ):
+                self._accuse("", client.label, host.name, "a silent connection is kept")
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -219,14 +235,16 @@ class Oracles:
             return True
         for client in self.world.clients:
             ways = [way for pair in (*client.ways, *client.message_ways) for way in pair]
-            links = [server.connection for server in client.calls.connections.servers]
-            confirmed = [found.confirmed for found in client.subscriptions._by_name.values()]
+            rosters = client.calls.connections, client.subscriptions.connections
+            links = [server.connection for connections in rosters for server in connections.servers]
+            confirmed = [len(found.confirmed) for found in client.subscriptions._by_name.values()]
             if not client.dead and (
                 client.stopped
                 or client.kept[0] > 0.0
                 or any(way.is_shut for way in ways)
-                or any(link is None or link.ended for link in links)
-                or any(len(masters) < len(links) for masters in confirmed)
+                or any(link is not None and (link.ended or link.back.is_mute) for link in links)
+                or None in links[: len(self.world.hosts)]
+                or min(confirmed, default=9) < len(self.world.hosts)
             ):
                 return True
         return False

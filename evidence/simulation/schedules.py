@@ -39,7 +39,7 @@ MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
-DISTURBING = {"restart", "keep from running"}
+DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
@@ -78,7 +78,7 @@ KINDS: dict[str, dict[str, int]] = {
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
-    "stops": {"stop client": 5, "flush scripts": 2, "silence": 2},
+    "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
     "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
     "guard": {
@@ -116,7 +116,8 @@ KINDS: dict[str, dict[str, int]] = {
         "lose answers": 4,
         "cut": 4,
         "cut messages": 3,
-        "restart": 2,
+        "restart": 3,
+        "silence": 2,
         "newcomer": 1,
     },
 }
@@ -128,7 +129,7 @@ MODES = {
     "stops": 8,
     "clocks": 3,
     "hand-off": 12,
-    "races": 8,
+    "races": 12,
     "groups": 20,
     "guard": 24,
 }
