@@ -138,7 +138,9 @@ class Oracles:
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
-        """Behind an eviction on all masters nothing prolongs a hold."""
+        """No master leaves the lock to the owner that it evicts; behind all of them no hold is prolonged."""
+        if any(owner in host.left(name) for name in self.play.locks):
+            self._accuse("", owner, host.name, "has the lock by its own eviction")
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
@@ -206,7 +208,7 @@ class Oracles:
             elif self._idle[name] < 0:
                 self._idle[name] = now
             else:
-                limit = self._prompt_s if now > self.play.died_at + 4.0 else LOOK_S + 0.15
+                limit = self._prompt_s
                 if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
                     self._idle[name] = now
                     self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")

@@ -44,6 +44,8 @@ DISTURBING = {"restart", "keep from running", "silence"}
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
+#: Modes in which a step often disturbs the same moment as another one.
+CLOSE = ("deaths", *SWARMS[1:])
 #: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -106,7 +108,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
-        "evict": 1,
+        "evict": 2,
         "kill client": 1,
     },
     "races": {
@@ -336,7 +338,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
         takes += ["take"] * 6
     steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
-    for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
+    for i in range(1, len(steps) if setup.mode in CLOSE else 0):
         steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
@@ -351,7 +353,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
             steps.append(drawn_step(dice, what, setup))
-            if setup.mode in SWARMS[1:]:
+            if setup.mode in CLOSE:
                 steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]
