@@ -335,7 +335,21 @@ def handed_to_the_dead(stack: ExitStack) -> None:
 
 @bug("hand-off of one who left", "4.4")
 def kept_by_one_who_left(stack: ExitStack) -> None:
-    """A hand-off that came when its waiter had left was not passed on: the others waited for its claim."""
+    """A hand-off to a waiter that was leaving was not passed on: the others waited for its claim."""
+    code = "local code = redis.pcall('hdel', lock, owner)"
+    rewrite(stack, scripts.RELEASE, code, f"if owner == 'left' then return {{0, '', 0, -2, 0}} end\n{code}")
+
+    def only_leave(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        if words[-1] != "left":
+            return genuine(self, keys, *words)  # type: ignore[no-any-return]
+        self._zrem(keys[1], words[4])
+        return [0, b"", 0, -2, 0]
+
+    def leave(wire: Wire, name: str, waiter: str, **how: Any) -> Any:
+        return commands.free(wire, name, "left", waiter, **how)
+
+    model(stack, "_release", only_leave)
+    stack.enter_context(patch.object(commands, "leave_queue", leave))
     stack.enter_context(patch.object(engine.Engine, "pass_on", lambda *_: None))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import ClientOptions, LockOptions
 
 from .connections import Connection
 from .events import Way
@@ -292,6 +292,15 @@ def kill_client(nemesis: Nemesis) -> None:
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
+def die_asking(nemesis: Nemesis) -> None:
+    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
+    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
+        there.shut()
+    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    nemesis.later(0.01, client.kill)
+
+
 def keep_from_running(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
@@ -406,6 +415,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose the disk": lose_the_disk,
     "stop client": stop_client,
     "kill client": kill_client,
+    "die asking": die_asking,
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,

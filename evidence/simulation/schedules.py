@@ -78,7 +78,7 @@ KINDS: dict[str, dict[str, int]] = {
         "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "newcomer": 2},
+    "deaths": {"kill client": 8, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
@@ -237,7 +237,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode not in SWARMS:
-        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
+        fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
