@@ -141,7 +141,7 @@ FAILOVERS = {
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 6,
+    "old replica": 9,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
