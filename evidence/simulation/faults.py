@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import ClientOptions, LockOptions
 
 from .connections import Connection
 from .events import Way
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 REBIRTH_S = 0.5
 #: What a stranger publishes on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
+#: Replies that no script gives.
+NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)
 
 
 class Nemesis:
@@ -154,6 +156,21 @@ def half_open(nemesis: Nemesis) -> None:
         connection.mute(*wires[chosen])
 
 
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)
+
+
+def talk_nonsense(nemesis: Nemesis) -> None:
+    """Another program answers at the address of a master."""
+    host = nemesis.host()
+    host.nonsense.extend(nemesis.dice.sample(NONSENSE, len(NONSENSE)))
+    nemesis.until(host.nonsense.clear)
+
+
 def hold_up(nemesis: Nemesis) -> None:
     """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
     ways = nemesis.ways()
@@ -201,10 +218,14 @@ def stop_master(nemesis: Nemesis) -> None:
 
 
 def restart(nemesis: Nemesis) -> None:
-    nemesis.play.restarts += 1
+    dice, hosts = nemesis.dice, [nemesis.host()]
     nemesis.play.died_at = nemesis.world.events.now
-    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
-    nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
+    down_s = dice.choice((0.0, dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
+    if nemesis.busy and dice.random() < 0.4:
+        hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
+    for host in hosts:
+        nemesis.play.restarts += 1
+        host.restart(down_s, silent=dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
@@ -269,6 +290,15 @@ def kill_client(nemesis: Nemesis) -> None:
         client.kill()
         nemesis.play.died_at = nemesis.world.events.now
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
+
+
+def die_asking(nemesis: Nemesis) -> None:
+    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
+    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
+        there.shut()
+    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    nemesis.later(0.01, client.kill)
 
 
 def keep_from_running(nemesis: Nemesis) -> None:
@@ -370,6 +400,8 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "cut messages": cut_messages,
     "lose answers": lose_answers,
     "half open": half_open,
+    "silence": silence,
+    "nonsense": talk_nonsense,
     "hold up": hold_up,
     "hold commands": hold_commands,
     "slow down": slow_down,
@@ -383,6 +415,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose the disk": lose_the_disk,
     "stop client": stop_client,
     "kill client": kill_client,
+    "die asking": die_asking,
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,

@@ -235,7 +235,8 @@ class Play:
     ) -> LockOptions:
         ttl = None
         if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
-            ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
+            short = SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl
+            ttl = dice.choice((None, short) if self.setup.mode == "deaths" else (None, None, None, short))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
@@ -372,6 +373,7 @@ class Play:
                 client.resume(client.random)
         for host in self.world.servers:
             host.tripwire = False
+            host.nonsense.clear()
             if host.stopped:
                 host.go_on()
         for group in self.world.groups.values():

@@ -39,11 +39,13 @@ MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
-DISTURBING = ("restart", "keep from running")
+DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
+#: Modes in which a step often disturbs the same moment as another one.
+CLOSE = ("deaths", *SWARMS[1:])
 #: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -72,10 +74,11 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "nonsense": 2,
         "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "newcomer": 2},
+    "deaths": {"kill client": 8, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
@@ -105,7 +108,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
-        "evict": 1,
+        "evict": 2,
         "kill client": 1,
     },
     "races": {
@@ -115,7 +118,8 @@ KINDS: dict[str, dict[str, int]] = {
         "lose answers": 4,
         "cut": 4,
         "cut messages": 3,
-        "restart": 2,
+        "restart": 3,
+        "silence": 2,
         "newcomer": 1,
     },
 }
@@ -127,7 +131,7 @@ MODES = {
     "stops": 8,
     "clocks": 3,
     "hand-off": 12,
-    "races": 8,
+    "races": 12,
     "groups": 20,
     "guard": 24,
 }
@@ -137,11 +141,11 @@ FAILOVERS = {
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 6,
+    "old replica": 9,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -233,7 +237,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode not in SWARMS:
-        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
+        fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
@@ -280,6 +284,10 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     kinds = {what: FAILOVERS.get(what, weight) for what, weight in kinds.items()}
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
+    if dice.random() < 0.8:
+        kinds.pop("nonsense", None)
+    elif "nonsense" in kinds:
+        kinds.pop("careless", None)  # its undo may be lost, and its lease is a day
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
     if setup.mode == "races" and dice.random() < 0.5:
         chosen = [what for what in chosen if what not in DISTURBING]
@@ -330,7 +338,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
         takes += ["take"] * 6
     steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
-    for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
+    for i in range(1, len(steps) if setup.mode in CLOSE else 0):
         steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
@@ -345,7 +353,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
             steps.append(drawn_step(dice, what, setup))
-            if setup.mode in SWARMS[1:]:
+            if setup.mode in CLOSE:
                 steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]
