@@ -34,14 +34,19 @@ CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
-MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
+MORE_EVENTS = {
+    "groups": ("promote", "promote"),
+    "guard": ("loss", "loss"),
+    # "rival": a grant while another owner has the lock.
+    "leases": ("enter", "release", "loss", "rival", "rival", "renew", "renew", "renew"),
+}
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
 DISTURBING = ("restart", "keep from running")
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races", "stops")
+BUSY = ("hand-off", "races", "stops", "leases")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
@@ -118,6 +123,18 @@ KINDS: dict[str, dict[str, int]] = {
         "restart": 2,
         "newcomer": 1,
     },
+    "leases": {
+        "partition": 20,
+        "restart": 3,
+        "restart after a grant": 10,
+        "flush": 2,
+        "stop client": 8,
+        "keep from running": 6,
+        "let go": 2,
+        "cut": 2,
+        "evict": 1,
+        "look": 1,
+    },
 }
 MODES = {
     "storm": 22,
@@ -130,6 +147,7 @@ MODES = {
     "races": 8,
     "groups": 20,
     "guard": 24,
+    "leases": 24,
 }
 FAILOVERS = {
     "promote": 3,
@@ -232,6 +250,19 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((3, 3, 5)),
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode == "leases":
+        fleet = dice.choice(("short", "short", "hasty", "two", "long"))
+        return Setup(
+            dice.choice((3, 3, 3, 5)),
+            dice.choice((2, 2, 3)),
+            mode,
+            fleet,
+            dice.choice((0.0002, 0.005)),
+            dice.choice((0.005, 0.005, 30.0)),
+            "unused" if fleet == "two" else "vouched",
+            joined=True,
+            habit=dice.choice(("always", "trying")),
+        )
     if mode not in SWARMS:
         fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
@@ -292,16 +323,22 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
 
 
 def events(mode: str) -> tuple[str, ...]:
+    if mode == "leases":
+        return MORE_EVENTS[mode]
     return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
 
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
+    if what == "partition" and dice.random() < 0.6:
+        return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
         until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
+    if setup.mode == "leases" and dice.random() < 0.5:
+        delay = 0.0
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
