@@ -119,7 +119,7 @@ class Nemesis:
         """
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
-        if host is not None and self.play.setup.mode == "guard":
+        if host is not None and self.play.setup.mode in ("guard", "leases"):
             left_s = host.master.pttl(self.lock) / 1000
             if left_s > 0 and self.dice.random() < 0.4:
                 self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
@@ -334,6 +334,8 @@ def keep_from_running(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
         client.kept = (nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4)))
+        if nemesis.play.setup.mode == "leases":
+            client.kept = (0.8, client.kept[1])
 
         def mend() -> None:
             client.kept = (0.0, 0.0)
@@ -350,6 +352,8 @@ def interrupt(nemesis: Nemesis) -> None:
 
 
 def evict(nemesis: Nemesis) -> None:
+    if nemesis.play.setup.mode == "leases":
+        nemesis.actor = None  # an operator is seldom the one that holds the lock
     client = nemesis.client()
     if client is not None and not client.careless:  # its ban would be as long as its lease
         thread = client.thread()

@@ -38,7 +38,7 @@ MORE_EVENTS = {
     "groups": ("promote", "promote"),
     "guard": ("loss", "loss"),
     # "rival": a grant while another owner has the lock.
-    "leases": ("enter", "release", "loss", "rival", "rival", "renew", "renew", "renew"),
+    "leases": ("enter", "release", "loss", "rival", "rival", "renew", "renew", "absent"),
 }
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
@@ -110,7 +110,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
-        "evict": 1,
+        "evict": 4,
         "kill client": 1,
     },
     "races": {
@@ -128,11 +128,13 @@ KINDS: dict[str, dict[str, int]] = {
         "restart": 3,
         "restart after a grant": 10,
         "flush": 2,
+        "stop master": 8,
         "stop client": 8,
         "keep from running": 6,
-        "let go": 2,
+        "let go": 5,
+        "hold commands": 8,
         "cut": 2,
-        "evict": 1,
+        "evict": 5,
         "look": 1,
     },
 }
@@ -148,6 +150,13 @@ MODES = {
     "groups": 20,
     "guard": 24,
     "leases": 24,
+}
+#: In the mode "leases": the events behind which a step does most harm.
+FITTING = {
+    "let go": ("kept",),
+    "keep from running": ("absent", "absent", "renew"),
+    "hold commands": ("queued", "queued", "release", "renew"),
+    "evict": ("claim", "claim", "enter"),
 }
 FAILOVERS = {
     "promote": 3,
@@ -337,12 +346,14 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
         until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
-    if setup.mode == "leases" and dice.random() < 0.5:
-        delay = 0.0
+    behind = events(setup.mode)
+    if setup.mode == "leases":
+        delay = delay if dice.random() < 0.5 else 0.0
+        behind = FITTING.get(what, behind)
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
-    return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
+    return Step(round(delay, 4), what, seed, dice.choice(behind), nth)
 
 
 def _beside(dice: Random, step: Step, other: Step) -> Step:
