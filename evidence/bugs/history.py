@@ -75,6 +75,7 @@ def claim(
         command = commands.acquire(
             name, place.token, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
         )
+        command.packed = encode(command.by_source())  # not "confirmation by its hash" as well
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     given = {i: handed[i] for i in since}
     confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)

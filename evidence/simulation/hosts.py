@@ -319,6 +319,8 @@ class Host(Process):
                 world.happens("hand-off", to, self, "")
         elif script is scripts.RENEW:
             world.happens("renew", client, self, "")
+            if Code.ABSENT in reply[1]:
+                world.happens("absent", client, self, "")
         elif script is scripts.HEAL:
             for (_, owner), code in zip(leases(command), reply[1], strict=True):
                 if code == Code.HEALED:

@@ -45,6 +45,8 @@ class Oracles:
         self._long: defaultdict[str, set[int]] = defaultdict(set)
         self.long_lease = False
         self._evicted: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        #: Owners that had the lock, and were evicted on all masters.
+        self._gone: set[str] = set()
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
@@ -73,10 +75,14 @@ class Oracles:
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
+            if owner in self._gone:
+                having = sum(owner in host.left(name) for host in self.world.hosts for name in self.play.locks)
+                if having >= self.quorum:
+                    self._accuse(self.play.locks[0], owner, "", "has a quorum again after its eviction")
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
-            elif self.mode in ("slow", "deaths", "cuts", "races"):
+            elif self.mode in ("slow", "deaths", "cuts", "races", "leases"):
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
@@ -91,7 +97,7 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "found", "unheard"):
+        if what not in ("queued", "renew", "found", "unheard", "absent", "kept"):
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -129,6 +135,8 @@ class Oracles:
         )
         if client.dead or owner in tokens or owner not in host.left(name) or host.restarted_at > since:
             return  # to a master that was down meanwhile its undo comes late
+        if self.mode == "leases" and owner not in host.told_to_release:
+            return  # a hold that is lost is given back nowhere
         connection = client.calls.connections.servers[host.index].connection
         if again:  # its undo may be on its way
             look = partial(self._look_at_vote, client, host, name, owner, since, 0.0)
@@ -144,6 +152,7 @@ class Oracles:
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
+            self._gone.add(owner)
             for part in (0.2, 0.4, 0.6, 0.8, 1.0):
                 look = partial(self._look_at_evicted, owner, now)
                 self.world.events.at(now + part * self.longest + 0.2, look)

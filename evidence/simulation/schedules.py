@@ -34,14 +34,19 @@ CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
-MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
+MORE_EVENTS = {
+    "groups": ("promote", "promote"),
+    "guard": ("loss", "loss"),
+    # "rival": a grant while another owner has the lock.
+    "leases": ("enter", "release", "loss", "rival", "rival", "renew", "renew", "absent"),
+}
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races", "stops")
+BUSY = ("hand-off", "races", "stops", "leases")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
@@ -108,7 +113,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
-        "evict": 2,
+        "evict": 4,
         "kill client": 1,
     },
     "races": {
@@ -122,6 +127,20 @@ KINDS: dict[str, dict[str, int]] = {
         "silence": 2,
         "newcomer": 1,
     },
+    "leases": {
+        "partition": 20,
+        "restart": 3,
+        "restart after a grant": 10,
+        "flush": 2,
+        "stop master": 8,
+        "stop client": 8,
+        "keep from running": 6,
+        "let go": 5,
+        "hold commands": 8,
+        "cut": 2,
+        "evict": 5,
+        "look": 1,
+    },
 }
 MODES = {
     "storm": 22,
@@ -134,6 +153,14 @@ MODES = {
     "races": 12,
     "groups": 20,
     "guard": 24,
+    "leases": 24,
+}
+#: In the mode "leases": the events behind which a step does most harm.
+FITTING = {
+    "let go": ("kept",),
+    "keep from running": ("absent", "absent", "renew"),
+    "hold commands": ("queued", "queued", "release", "renew"),
+    "evict": ("claim", "claim", "enter"),
 }
 FAILOVERS = {
     "promote": 3,
@@ -236,6 +263,19 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((3, 3, 5)),
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode == "leases":
+        fleet = dice.choice(("short", "short", "hasty", "two", "long"))
+        return Setup(
+            dice.choice((3, 3, 3, 5)),
+            dice.choice((2, 2, 3)),
+            mode,
+            fleet,
+            dice.choice((0.0002, 0.005)),
+            dice.choice((0.005, 0.005, 30.0)),
+            "unused" if fleet == "two" else "vouched",
+            joined=True,
+            habit=dice.choice(("always", "trying")),
+        )
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
@@ -300,20 +340,28 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
 
 
 def events(mode: str) -> tuple[str, ...]:
+    if mode == "leases":
+        return MORE_EVENTS[mode]
     return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
 
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
+    if what == "partition" and dice.random() < 0.6:
+        return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
         until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
+    behind = events(setup.mode)
+    if setup.mode == "leases":
+        delay = delay if dice.random() < 0.5 else 0.0
+        behind = FITTING.get(what, behind)
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
-    return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
+    return Step(round(delay, 4), what, seed, dice.choice(behind), nth)
 
 
 def _beside(dice: Random, step: Step, other: Step) -> Step:
