@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 import rlock
+from rlock.rules.keys import NOTE
+from rlock.testing import MemoryMasters
 
 Call = Callable[[], object]
 Operation = Callable[["Scene"], Iterator[Call]]
@@ -16,6 +18,16 @@ Operation = Callable[["Scene"], Iterator[Call]]
 #: How long another owner keeps the lock for which an operation waits.
 HELD_S = 0.004
 NAME = "x"
+
+
+def left(masters: MemoryMasters) -> list[str]:
+    """Keys on the masters that a hold or a waiter left there."""
+    found: list[str] = []
+    for master in masters:
+        with master.mutex:
+            keys = [key for key in list(master._keys.keys) if master._keys.look(key)]
+        found += [key for key in keys if key != NOTE and not key.endswith(":fence")]
+    return found
 
 
 class Scene:
