@@ -20,7 +20,7 @@ from rlock.testing import MemoryMasters
 
 from . import cancellations, instants, tasks, turns
 from .instants import Instant, Stuck
-from .operations import NAME, OPERATIONS, Scene, left
+from .operations import NAME, OPERATIONS, Scene, change, disagree, left
 
 #: How long an operation may take, and another thread of the client behind it.
 LIMIT_S, SOON_S = 4.0, 1.0
@@ -115,19 +115,23 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     busy = Busy(scene.client) if row.beside else None
     steps = OPERATIONS[row.name](scene)
     operation = next(steps)
+    before, result, failure = scene.lock.hold_count, None, None
+    allowed = (rlock.RLockError, RuntimeError if row.name == "Condition.wait" else rlock.RLockError)
     try:
         with without_switches(row.beside), disturb(scene):
-            operation()
+            result = operation()
     except Stuck as stuck:
         wrong.append(f"the operation stands still in {stuck}")
-    except rlock.RLockError as error:
-        if not row.work:
-            wrong.append(repr(error))
     except Exception as error:
-        wrong.append(repr(error))
+        failure = error
+        if not row.work or not isinstance(error, allowed):
+            wrong.append(repr(error))
     try:
         with instants.limited(LIMIT_S):
-            with suppress(rlock.LeaseLostError if "closes" in row.work else StopIteration):
+            if row.work in SAME and not scene.client._closed and not wrong:
+                count = before + scene.changed + change(row.name, result, failure)
+                wrong += _counts(scene, masters, count)
+            with suppress(rlock.RLockError if row.work in SAME or "closes" in row.work else StopIteration):
                 next(steps, None)
             for name in (NAME, "held"):
                 lock = scene.client.lock(name)
@@ -144,6 +148,14 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     except Exception as error:
         wrong.append(f"behind it: {error!r}")
     return wrong
+
+
+def _counts(scene: Scene, masters: MemoryMasters, count: int) -> list[str]:
+    """Whether the client tells its thread the truth, and the masters have what it holds."""
+    lock, owned = scene.lock, scene.lock.is_owned()
+    if (lock.hold_count, owned) != (count, count > 0):
+        return [f"hold_count is {lock.hold_count} and is_owned() {owned}, for {count} acquires"]
+    return disagree(masters, scene.client._engine().held(NAME).owner) if owned else []
 
 
 def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[str]:
@@ -218,8 +230,31 @@ def _acquire(scene: Scene) -> None:
         lock.release()
 
 
+def _release_it(scene: Scene) -> None:
+    if scene.lock.hold_count:
+        scene.lock.release()
+        scene.changed -= 1
+
+
+def _acquire_it(scene: Scene) -> None:
+    scene.changed += scene.lock.acquire(blocking=False)
+
+
+def _enter_it(scene: Scene) -> None:
+    if scene.lock.acquire(timeout=0.5):
+        scene.lock.release()
+
+
+#: Work with the lock of the interrupted operation itself: its hold count must come out right.
+SAME: dict[str, Callable[[Scene], object]] = {
+    "releases it": _release_it,
+    "acquires it": _acquire_it,
+    "enters it": _enter_it,
+}
+
 #: The work of a signal handler, of a `__del__`, or of a dropped generator with `with lock:`.
 WORK: dict[str, Callable[[Scene], object]] = {
+    **SAME,
     "releases": _release,
     "acquires": _acquire,
     "closes another": lambda scene: scene.other.close(),

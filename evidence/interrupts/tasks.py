@@ -1,4 +1,4 @@
-"""The operations of rlock.asyncio. Each is a context manager: it prepares, yields the call under test, tidies up."""
+"""The operations of rlock.asyncio. Each context manager prepares, yields the call under test, and tidies up."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def first_use(scene: Scene) -> AsyncIterator[Call]:
                 raise
             return connection
 
-        master.connect_async = slowly  # type: ignore[method-assign]
+        master.connect_async = slowly  # type: ignore[method-assign, assignment]
     await scene.client.close()
     scene.client = rlock.asyncio.Client([*scene.masters], ttl=8.0)
     scene.lock = scene.client.lock(NAME)
@@ -107,9 +107,8 @@ async def first_use(scene: Scene) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def reconnect(scene: Scene) -> AsyncIterator[Call]:
-    async with first_use(scene):
-        async with scene.client.lock("warm"):
-            pass
+    async with first_use(scene), scene.client.lock("warm"):
+        pass
     for master in scene.masters:
         master.down()
         master.up()
@@ -254,7 +253,7 @@ async def close(scene: Scene) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def leader(scene: Scene) -> AsyncIterator[Call]:
-    """On the way into the lead, in the lead and out of it; beside a rival, whose callbacks must not overlap."""
+    """Into the lead and out of it; beside a rival, whose callbacks must not overlap."""
     leads: list[str] = []
 
     def campaign(client: rlock.asyncio.Client, name: str) -> AsyncLeader:

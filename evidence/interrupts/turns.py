@@ -1,7 +1,7 @@
 """A cancellation behind the n-th callback of an event loop, in virtual time.
 
-A task can be cancelled between any two callbacks of its loop, and nowhere else. So these instants are all that
-there are: each suspension while the task waits, and again when its result has come and it has not run since.
+A task can be cancelled between any two callbacks of its loop, and nowhere else. So these are all instants: each
+suspension while the task waits, and again when its result has come and it has not run since.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _place(waiting: Any) -> str:
     return found
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class _Selector(selectors.DefaultSelector):
     """Lets the time pass instead of waiting."""
 
     now, until = 0.0, 0.0
@@ -99,7 +99,7 @@ def _patched(loop: _Loop, on_callback: Callable[[], None]) -> Iterator[None]:
         genuine(handle)
         on_callback()
 
-    asyncio.Handle._run = run  # type: ignore[method-assign]
+    asyncio.Handle._run = run  # type: ignore[method-assign, assignment]
     clock.now = loop.time
     try:
         yield
@@ -109,7 +109,7 @@ def _patched(loop: _Loop, on_callback: Callable[[], None]) -> Iterator[None]:
 
 
 def run(main: Coroutine[Any, Any, list[str]], instant: Instant, limit_s: float) -> list[str]:
-    """Run it in a loop of its own, with virtual time. What it tells, and what asyncio and Python complain of."""
+    """Run it in a loop of its own. Returns its faults, and the complaints of asyncio and Python."""
     loop, wrong = _Loop(limit_s), []
     loop.set_exception_handler(lambda _, context: wrong.append(f"{context['message']}: {_error(context)}"))
     with _patched(loop, instant.on_callback), warnings.catch_warnings(record=True) as warned:

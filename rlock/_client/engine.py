@@ -147,6 +147,9 @@ class Engine(Port):
     def taken(self, name: str) -> bool:
         return self.holds.taken(name, self.clock())
 
+    def owns(self, contender: Contender) -> bool:
+        return self.holds.find(contender.key, contender.name) is not None
+
     def wants_queue_length(self, contender: Contender) -> bool:
         return observed() and not contender.report.queued
 
@@ -165,6 +168,9 @@ class Engine(Port):
         """End an acquire that raised nothing."""
         self.under_way.acquiring.pop(id(contender.owners), None)
         if not got:
+            hold = self.holds.find(contender.key, contender.name)  # see `owns`
+            if hold is not None and self.nested(hold):
+                return True
             lock_events.not_acquired(contender.options, contender.report, self.clock)
         return got
 
