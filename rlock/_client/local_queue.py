@@ -36,7 +36,8 @@ class LocalQueue:
             if line is None:
                 self._lines[contender.name] = [weakref.ref(contender)]
                 return True
-            if any((other := ref()) is not None and other.key is contender.key for ref in line):
+            others = [other for ref in line if (other := ref()) is not None and not other.has_left]
+            if any(other.key is contender.key for other in others):
                 raise RLockError(f"lock {contender.name!r} was not asked for: {NOT_HERE}")
             contender.parker = self._runtime.parker()
             line.append(weakref.ref(contender))
