@@ -176,12 +176,11 @@ def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[
                 wrong.append(f"another thread: {error!r}")
             done.set()
 
-    began = time.monotonic()
     threading.Thread(target=work, daemon=True).start()
-    if not done.wait(4.0):
-        wrong.append("another thread stands still")
-    elif time.monotonic() - began > SOON_S:
-        wrong.append(f"another thread took {time.monotonic() - began:.1f} s")
+    # Not by the clock: a busy machine may leave the whole process out for a second.
+    took = next((i / 100 for i in range(400) if done.wait(0.01)), 4.0)
+    if took > SOON_S:
+        wrong.append("another thread stands still" if took == 4.0 else f"another thread took {took:.1f} s")
     locked = [name for name, mutex in mutexes(scene.client).items() if not _is_free(mutex)]
     wrong += [f"the mutex of {name} stays locked" for name in locked]
     until = time.monotonic() + SOON_S

@@ -263,7 +263,7 @@ def change(name: str, result: object, error: BaseException | None) -> int:
     """By how much an operation that ended so has changed the hold count of its lock."""
     if name in ACQUIRES:
         return int(result is True)
-    not_held = type(error) is rlock.NotHeldError
+    not_held = type(error) in (rlock.NotHeldError, RuntimeError)  # of Condition.wait
     if name in RELEASES:
         return 0 if not_held else -1
     return int(not_held)  # a `with` block whose release came too late

@@ -59,8 +59,7 @@ class Engine(engine.Engine):
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
         key = self.key()
-        hold = self.holds.find(key, options.name)
-        if hold is not None and self.nested(hold):
+        if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
             return True
         contender = self.contender(key, options, until)
         try:
@@ -70,10 +69,7 @@ class Engine(engine.Engine):
             raise
 
     async def release(self, name: str) -> None:
-        await self.release_hold(self.held(name))
-
-    async def release_hold(self, hold: Hold, left: int | None = None) -> None:
-        await run(self.release_gen(hold, left))
+        await run(self.release_gen(self.held(name)))
 
     async def perform(self, procedure: WaitGenerator[T]) -> T:
         return await run(procedure)

@@ -77,6 +77,7 @@ class Connections(connections.Connections[SocketConnection]):
         #: The waiter whose thread reads for all, and that thread.
         self._leader: Waiter | None = None
         self._reader: object = None
+        self._nested = False  # that thread was reading when a signal handler or finalizer began to
         self._followers: set[Waiter] = set()
         #: Followers that have their replies and are not woken yet, in order.
         self._answered: dict[Waiter, None] = {}
@@ -125,6 +126,7 @@ class Connections(connections.Connections[SocketConnection]):
             # A signal handler or finalizer waits, so its own thread does not read.
             or (leader is self._leader and self._reader == caller)
         ):
+            self._nested |= self._leader not in (None, waiter) and self._reader == caller
             self._leader, self._reader = waiter, caller
             if self._answered or self.gathering:
                 self._wake_next(waiter, now)
@@ -142,6 +144,9 @@ class Connections(connections.Connections[SocketConnection]):
             self._answered.pop(waiter, None)
             if self._leader is waiter:
                 self._leader = None
+                if self._nested:  # otherwise the interrupted wait would go on polling for what this one has read
+                    self._nested = False
+                    self._wake_pipe.wake()
             if self._followers or self.gathering:
                 self._wake_next(waiter, self._clock())
             if self.closed and self._leader is None:
