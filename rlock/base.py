@@ -243,14 +243,10 @@ class BaseLock(Generic[Signal]):
         """
         engine = self._client._engine()
         hold = engine.hold(self.name)
-        if hold is None:
-            unset: Signal = self._signal_type(None, engine.clock, engine.runtime)
-            return unset
+        made: Signal = self._signal_type(hold, engine.clock, engine.runtime)
         # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
-        signal: Signal = vars(hold.report).setdefault(
-            "signal", self._signal_type(hold, engine.clock, engine.runtime)
-        )
-        return signal
+        kept: Signal = made if hold is None else vars(hold.report).setdefault("signal", made)
+        return kept
 
     @property
     def fencing_token(self) -> int:

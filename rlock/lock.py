@@ -160,4 +160,5 @@ class RLock(BaseLock[LossSignal]):
     def _at_fork_reinit(self) -> None:
         # After a fork the child's engine is new and holds nothing. Without a fork this frees the lock, as
         # the standard library's method does.
-        self._client._engine().reset(self.name)
+        for hold in self._holders():
+            self._client._engine()._forget(hold)

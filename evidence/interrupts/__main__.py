@@ -289,7 +289,7 @@ def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
 
 
 def all_instants(
-    row: Row, once: Callable[[Row, int], tuple[Instant, list[str]]], step: Callable[[], int]
+    row: Row, once: Callable[[Row, int], tuple[Instant | turns.Instant, list[str]]], step: Callable[[], int]
 ) -> Row:
     """Disturb the operation at one instant after another."""
     at = step()

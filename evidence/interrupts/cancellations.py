@@ -9,7 +9,7 @@ import rlock
 import rlock.asyncio
 from rlock.testing import MemoryMasters
 
-from .operations import NAME, disagree, left
+from .operations import NAME, left
 from .tasks import OPERATIONS, Scene
 from .turns import TURN_S, Instant, run
 

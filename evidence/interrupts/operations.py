@@ -255,7 +255,9 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
-ACQUIRES = {name for name in OPERATIONS if "acquire" in name or name in ("hand-over to it", "try a busy lock")}
+ACQUIRES = {
+    name for name in OPERATIONS if "acquire" in name or name in ("hand-over to it", "try a busy lock")
+}
 RELEASES = {"release", "release to a thread"}
 
 

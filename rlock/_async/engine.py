@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.closing import close
 from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
@@ -75,7 +76,7 @@ class Engine(engine.Engine):
         return await run(procedure)
 
     async def close(self) -> None:
-        await run(self.close_gen())
+        await run(close(self))
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
 

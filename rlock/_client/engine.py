@@ -27,7 +27,6 @@ from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from . import lock_events
 from .calls import Calls
-from .closing import close
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
@@ -300,12 +299,6 @@ class Engine(Port):
         self.under_way.releasing.pop(hold.owner, None)
         lock_events.given_up(hold, self.clock())
 
-    def reset(self, name: str) -> None:
-        """Forget every hold of this process on a lock, whoever has it."""
-        for hold in self.holds:
-            if hold.name == name:
-                self._forget(hold)
-
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
@@ -321,9 +314,6 @@ class Engine(Port):
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return inspect.statistics(self.masters, name, timeout, own, local)
-
-    def close_gen(self) -> WaitGenerator[None]:
-        return close(self)
 
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""

@@ -13,6 +13,7 @@ from typing import ClassVar, TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.closing import close
 from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
@@ -98,7 +99,7 @@ class Engine(engine.Engine):
         while self.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
             time.sleep(0.005)
         try:
-            run(self.close_gen())
+            run(close(self))
         finally:
             self.holding.discard(self)
 
