@@ -54,12 +54,8 @@ def library_of(client: object, part: str = "") -> Any:
 
 def errors(*names: str) -> tuple[type[Exception], ...]:
     """The errors with these names, of each library in use."""
-    modules = [import_module(package) for package in _used]
-    return tuple(
-        getattr(module, name, None) or getattr(module.exceptions, name)
-        for module in modules
-        for name in names
-    )
+    pairs = [(import_module(package), name) for package in _used for name in names]
+    return tuple(getattr(module, name, None) or getattr(module.exceptions, name) for module, name in pairs)
 
 
 def clean(text: str, secrets: Sequence[str]) -> str:

@@ -104,6 +104,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
         if grant is not None:
             return grant._replace(handed=wake is Wake.HANDED)
+        if findings.holder is not None and port.owns(contender):
+            return None  # otherwise it would wait for its own release
         ballot, now = findings.ballot, clock()
         _report_place(port, contender)
         findings.partial = findings.partial + 1 if wake is Wake.HANDED else 0
