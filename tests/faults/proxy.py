@@ -70,6 +70,7 @@ class Proxy:
         self._losses: list[_Loss] = []
         self._cut_requests = self._cut_replies = self._closed = False
         self._held_requests = self._held_replies = False
+        self._deaf = False
         self._held_of: Of = "all"
         self._connections: set[_Connection] = set()
         self._mutex = threading.RLock()
@@ -95,16 +96,20 @@ class Proxy:
         self.hold(requests=False, replies=False)
         self._ring()
 
-    def forget_subscribers(self) -> None:
-        """Swallow what comes on the present subscriber connections, as a firewall that forgot them."""
+    def forget_subscribers(self, *, later_ones: bool = False) -> None:
+        """Swallow what comes on the present subscriber connections, as a firewall that forgot them.
+
+        ``later_ones``: and what comes from the master on those that are opened from now on.
+        """
         with self._mutex:
+            self._deaf = later_ones
             for way in (way for one in self._connections if one.subscriber for way in one.ways):
                 way.lost = True
 
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
-            self._cut_requests = self._cut_replies = False
+            self._cut_requests = self._cut_replies = self._deaf = False
             self._held_requests = self._held_replies = False
             self.delay_s, self.lie = 0.0, b""
             self._losses.clear()
@@ -198,7 +203,7 @@ class Proxy:
         """Whether it gets through; resets the connection where that is what the loss looks like."""
         if self._cut_requests if way.to_master else self._cut_replies:
             way.lost = True
-        if way.lost:
+        if way.lost or (self._deaf and connection.subscriber and not way.to_master):
             return False
         if way.to_master:
             loss = next((loss for loss in self._losses if loss.matches(frame)), None)
