@@ -36,10 +36,13 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
 ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
-#: After some 11 s the kernel notices a peer that has vanished, without a command.
+#: After some 11 s the kernel notices a peer that has vanished, without a command. TCP_USER_TIMEOUT: and if
+#: bytes are not acknowledged; otherwise Linux sends them again for a quarter of an hour, and probes nothing.
 _KEEPALIVE = {
     getattr(socket, option): value
-    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+    for option, value in (
+        *(("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 11_000)),
+    )
     if hasattr(socket, option)
 }
 

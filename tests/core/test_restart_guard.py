@@ -142,6 +142,17 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
 
 
+def test_a_longer_lease_is_forgotten_when_an_operator_vouches_for_all_masters() -> None:
+    guard = Guard(NAMES, 10.0)
+    for master in range(len(NAMES)):
+        guard.judge(master, told(note(3.0, f"m{master}", max_ttl_ms=86_400_000)), 100.0)
+    for master in range(len(NAMES)):
+        assert guard.max_ttl == DAY
+        guard.judge(master, told(f"m{master} 0 {60_000 if master else 0}"), 101.0)
+    assert guard.max_ttl == 60.0, "a lease of 60 s was granted since"
+    assert guard.wait(1, 101.0) == 0.0
+
+
 @pytest.mark.parametrize("max_ttl_ms", [86_400_001, 10**15])
 def test_a_note_of_a_lease_that_no_client_may_have_costs_the_fleet_a_day_at_most(max_ttl_ms: int) -> None:
     assert met(note(DAY, max_ttl_ms=max_ttl_ms)).max_ttl == DAY

@@ -122,6 +122,8 @@ class Master(Keyspace):
         if place is None or rank == "kept":
             place = float(time_us if ticket == "0" else ticket)
             if entry is not None and rank == "last":
+                if len(entry.scores) >= 20_000:
+                    return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
                 place = max(place, max(entry.scores.values()) + 1)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
