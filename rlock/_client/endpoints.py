@@ -251,7 +251,7 @@ def _malformed(library: Any, url: str) -> str | None:
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
     """
     unreadable = "has characters that no URL can have (in a password write each as %XX)"
-    if not url.isascii() and url != url.encode("utf-8", "replace").decode():
+    if not url.isprintable():
         return unreadable
     if sentinel.is_sentinel(url):
         group = sentinel.take_apart(url)
@@ -288,6 +288,8 @@ def _malformed(library: Any, url: str) -> str | None:
         options = library.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
+    if not f"{options.get('host')}{options.get('path')}".isprintable():  # by a %XX
+        return unreadable
     objects = [key for key in _OBJECTS if isinstance(options.get(key), str)]
     return f"has the option {objects[0]}, which no text can be" if objects else None
 

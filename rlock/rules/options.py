@@ -41,12 +41,11 @@ class ClientOptions:
             raise OptionsError(
                 f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
             )
-        _check_ttl("ttl", self.ttl)
-        _check_ttl("max_ttl", self.max_ttl)
-        if self.request_timeout is not None:
-            check_seconds("request_timeout", self.request_timeout)
+        for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
+            check, value = _check_ttl if "ttl" in option else check_seconds, getattr(self, option)
+            if value is not None or check is _check_ttl:  # as a float: a Fraction cannot be formatted
+                object.__setattr__(self, option, check(option, value, option == "restart_guard"))
         if self.restart_guard is not None:
-            check_seconds("restart_guard", self.restart_guard, or_zero=True)
             least = guard_time(self.max_ttl)
             if 0 < self.restart_guard < least:
                 raise OptionsError(
@@ -117,7 +116,7 @@ class LockOptions:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
 
 
-def _check_ttl(option: str, value: Any) -> float:
+def _check_ttl(option: str, value: Any, or_zero: bool = False) -> float:
     seconds = check_seconds(option, value)
     if seconds > MAX_TTL_S:
         raise OptionsError(
@@ -154,7 +153,7 @@ def check_name(name: object) -> str:
     return name
 
 
-def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
+def check_seconds(option: str, value: Any, or_zero: bool = False) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(value, int) and value.bit_length() > 1023:
         value = math.inf  # no float is so large

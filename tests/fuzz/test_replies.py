@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from typing import Any
 import hiredis
 import pytest
 import redis
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rlock
@@ -37,13 +36,13 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
+from ..core.test_hearing import Hearing
+from ..core.test_renewal import a_hold
+from ..core.test_restart_guard import told
+from ..core.world import World
 from ..lock.conftest import eventually
-from ..seeds import seed_of_the_day
 from ..servers import Fleet, raw
-from .test_hearing import Hearing
-from .test_renewal import a_hold
-from .test_restart_guard import told
-from .world import World
+from .conftest import fuzz, within
 
 OWNER = owner_token("host/1/main").encode()
 #: Numbers of a stranger. The last two fit into the doubles of Lua, but no greater token does.
@@ -63,18 +62,6 @@ ANYTHING = st.recursive(
 )
 
 OF_ITS_TYPE: dict[type, Any] = {int: st.integers(-(2**63), 2**63 - 1), bytes: WORDS}
-
-
-def fuzz(examples: int, *, shrink: bool = True) -> Callable[[Any], Any]:
-    """Other examples each day, and RLOCK_SEED repeats them."""
-    how = settings(
-        max_examples=examples,
-        phases=[Phase.generate, *[Phase.shrink] * shrink],
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    return lambda test: seed(seed_of_the_day())(how(test))
 
 
 @st.composite
@@ -245,16 +232,6 @@ def plant(server: Any, run_id: bytes, data: st.DataObject) -> None:
         server.delete(key)
         with contextlib.suppress(redis.ResponseError):
             server.execute_command(verb, key, *([text] if verb == "SET" else words))
-
-
-def within(seconds: float, call: Callable[..., Any], **how: Any) -> Any:
-    began = time.monotonic()
-    try:
-        return call(**how)
-    except rlock.RLockError as error:
-        return error
-    finally:
-        assert time.monotonic() - began < seconds, "it hung"
 
 
 def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters3: Fleet) -> None:
