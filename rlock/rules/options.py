@@ -45,14 +45,13 @@ class ClientOptions:
             check, value = _check_ttl if "ttl" in option else check_seconds, getattr(self, option)
             if value is not None or check is _check_ttl:  # as a float: a Fraction cannot be formatted
                 object.__setattr__(self, option, check(option, value, option == "restart_guard"))
-        if self.restart_guard is not None:
-            least = guard_time(self.max_ttl)
-            if 0 < self.restart_guard < least:
-                raise OptionsError(
-                    f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
-                    f"master that restarted has no vote until no lease from before can be valid, which takes "
-                    f"{least:.3f} s; leave it out, or use 0 to do without the guard"
-                )
+        least = guard_time(self.max_ttl)
+        if 0 < (self.restart_guard or 0.0) < least:
+            raise OptionsError(
+                f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
+                f"master that restarted has no vote until no lease from before can be valid, which takes "
+                f"{least:.3f} s; leave it out, or use 0 to do without the guard"
+            )
         self.lease(None)
 
     def lease(self, ttl: float | None) -> LeaseOptions:

@@ -45,10 +45,10 @@ from ..servers import Fleet, raw
 from .conftest import fuzz, within
 
 OWNER = owner_token("host/1/main").encode()
-#: Numbers of a stranger. The last two fit into the doubles of Lua, but no greater token does.
+#: Numbers of a stranger. The last three fit into the doubles of Lua, but no greater token does.
 NUMBERS = (
     *(b"inf", b"-inf", b"nan", b"1e999", b"1e300", b"-5", b"0", b"1.5", b"0x10", b"9" * 300, "\xb2".encode()),
-    *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15)),
+    *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15 - 1, 9 * 10**15)),
 )
 NUMBER = st.sampled_from(NUMBERS) | st.integers(0, 2**64).map(lambda number: b"%d" % number)
 WORD = (
@@ -217,7 +217,7 @@ OF_ANY_TYPE = st.tuples(st.sampled_from(("SET", "RPUSH", "SADD")), WORDS) | st.t
 PLANTS = {
     "x": st.tuples(st.just("HSET"), st.just(OWNER) | WORD, NUMBER),
     keys.queue("x"): st.tuples(st.just("ZADD"), SCORE, st.just(OWNER + b"|s") | WORD),
-    keys.fence("x"): st.tuples(st.just("SET"), st.sampled_from(NUMBERS[-3:]) | NUMBER, st.just(b" "), WORD),
+    keys.fence("x"): st.tuples(st.just("SET"), st.sampled_from(NUMBERS[-4:]) | NUMBER, st.just(b" "), WORD),
     NOTE: st.tuples(st.just("SET"), st.just(b"RUN_ID ") | WORD, NUMBER, st.just(b" "), NUMBER),
 }
 STRANGE = st.dictionaries(st.sampled_from(sorted(PLANTS)), st.integers(0, 2), min_size=1)
@@ -243,6 +243,31 @@ def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters
         assert within(3.0, client.lock("y").acquire, timeout=3.0) is True
         lock.check()
         client.lock("y").release()
+
+
+@pytest.mark.rule("3.8")
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    "last",
+    [7 * 10**15, 8 * 10**15 - 1, 9 * 10**15 - 1, 2**53, 2**63 - 1, 10**400],
+    ids=lambda number: str(number)[:20],
+)
+def test_no_token_that_a_stranger_stores_makes_a_later_one_lower(
+    masters3: Fleet, last: int, count: int
+) -> None:
+    """On one master, too: the highest token of a quorum is stored on the others."""
+    for url in masters3.urls[:count]:
+        raw(url).set(keys.fence("x"), f"{last} somebody")
+    tokens: list[int | None] = []
+    with rlock.Client(masters3.urls) as client:
+        for _ in range(6):
+            lock = client.lock("x")
+            if within(1.0, lock.acquire, timeout=0.1) is True:
+                tokens.append(lock.fencing_token)
+                lock.release()
+    assert tokens == sorted({*tokens})
+    assert tokens or count == 3
+    assert (8 * 10**15 - 1 <= last <= 9 * 10**15) or len(tokens) == 6, "other tokens cost nobody a try"
 
 
 @fuzz(60, shrink=False)

@@ -121,6 +121,7 @@ def told(found: Any) -> None:
 @pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
 @fuzz(300)
 @given(masters=URL.map(lambda url: [url]) | URL | st.lists(URL, min_size=2, max_size=3))
+@example(masters="redis://h?password=hunter2&swordfish=1")
 @example(masters="redis://\x1b")
 @example(masters="redis://%1b:6379")
 @example(masters=["unix:///%1b"])
