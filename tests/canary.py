@@ -89,10 +89,6 @@ def pytest_configure() -> None:
     RLockError.__new__ = _make  # type: ignore[method-assign, assignment]
 
 
-def pytest_warning_recorded(warning_message: Any) -> None:
-    look(warning_message.message, "a warning")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield

@@ -115,6 +115,11 @@ class Fleet:
     def urls(self) -> list[str]:
         return [master.url for master in self.masters]
 
+    @property
+    def labels(self) -> list[str]:
+        """Their names for people, without user and password."""
+        return [re.sub("//.*@", "//", url) for url in self.urls]
+
     def __call__(self, count: int) -> Fleet:
         assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"
         return Fleet(self.masters[:count])

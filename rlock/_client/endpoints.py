@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from inspect import signature
@@ -68,7 +68,7 @@ class Group:
     acknowledge a vote before it counts.
     """
 
-    master: Any
+    master: Any = field(repr=False)  # older libraries show the password in the text of a client
     replicas: int
     service: str = ""
 

@@ -336,8 +336,9 @@ def test_a_long_url_is_searched_for_a_password_in_linear_time(tmp_path: Path) ->
     assert (found.code, "holds a password" in found.err) == (64, True)
 
 
-def test_a_run_takes_its_masters_from_the_file(masters3: Fleet, tmp_path: Path) -> None:
-    path = written(tmp_path, f"masters = {json.dumps(masters3.urls)}\nttl = 3\n")
+def test_a_run_takes_its_masters_from_the_file(fresh_masters: FreshMasters, tmp_path: Path) -> None:
+    urls = fresh_masters(1, password="shown").urls
+    path = written(tmp_path, f"masters = {json.dumps(urls)}\nttl = 3\n")
     program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
     found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
-    assert found.out == f"3 {','.join(masters3.urls)}\n"
+    assert found.out == f"3 {','.join(urls)}\n"
