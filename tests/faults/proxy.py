@@ -61,7 +61,7 @@ class Proxy:
     def __init__(self, url: str) -> None:
         self._master = ("127.0.0.1", int(url.rpartition(":")[2]))
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = f"{url.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
         #: Seconds that a request and its reply take on top, half of it each way.
         self.delay_s = 0.0
         #: In the place of each reply and message; empty, or None: they pass.
