@@ -62,7 +62,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 # How fast it is, next to its peers and the limit, into build/bench/; 15 minutes. The quick one takes three, and its
-# figures mean nothing. Publish once a release: docs/performance.md and bench/results.md, from build/bench/results.json.
+# figures mean nothing. Publish once a release: docs/performance.md and docs/performance/, from build/bench/results.json.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench $(ARGS)
 

@@ -1,3 +1,3 @@
 """The fixtures of the tests and of the evidence."""
 
-pytest_plugins = ["tests.fixtures"]
+pytest_plugins = ["tests.canary", "tests.fixtures"]

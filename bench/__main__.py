@@ -17,6 +17,7 @@ import datetime
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -65,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def judged(found: Sequence[Verdict], quick: bool, broken: bool) -> tuple[int, str]:
     """The exit status, and its reason."""
-    counts = verdicts.count(verdict for verdict in found if verdict.counted or not quick)
+    counts = Counter(verdicts.outcome(each) for each in found if each.counted or not quick)
     kept, missed, undecided = (counts[one] for one in (Outcome.KEPT, Outcome.MISSED, Outcome.UNDECIDED))
     why = f"{kept} demands are kept, {missed} missed, {undecided} undecided"
     if undecided:
@@ -90,7 +91,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="two minutes; the figures mean nothing")
-    parser.add_argument("--only", nargs="+", metavar="SCENARIO", help=", ".join(plan.names()))
+    parser.add_argument("--only", nargs="+", metavar="SCENARIO", help=", ".join(plan.BUDGETS_S))
     parser.add_argument("--contestants", nargs="+", metavar="KEY", help=", ".join(one.key for one in ALL))
     parser.add_argument("--json", type=Path, metavar="FILE", help="the file for the results")
     parser.add_argument("--masters-binary", type=Path, metavar="PATH", help="the server of the masters")
@@ -102,7 +103,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         if options.masters_binary:
             masters.choose(options.masters_binary)
         masters.server()
-    except (plan.UnknownScenarioError, ValueError) as error:
+    except ValueError as error:
         parser.error(str(error))
     except EmbeddedError as error:
         parser.error(error.message)
@@ -144,7 +145,9 @@ def measure(contestants: Sequence[Contestant], scenarios: Sequence[str], quick: 
         started = time.monotonic()
         end = ""
         try:
-            cases = module.run(taking_part(name, contestants), plan.budget_s(name, quick), quick)
+            cases = module.run(
+                taking_part(name, contestants), plan.QUICK_S if quick else plan.BUDGETS_S[name], quick
+            )
             # Closed here: otherwise Ctrl-C between two cases would leave masters and workers behind.
             with contextlib.closing(cast("Generator[Case, None, None]", cases)):
                 scenario.cases.extend(cases)

@@ -104,11 +104,11 @@ def of_processes(
     url = group.url_with(1).partition("?")[0]
     with Group(BY_KEY[key], [url], PROCESSES, round(TTL * 1000)) as processes:
         workers = [processes[i] for i in range(PROCESSES)]
-        contend = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(hold_s * 1e6)}
+        load = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(hold_s * 1e6)}
         now = time.monotonic_ns()
-        contend |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
+        load |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
         for worker in workers:
-            worker.send("contend", **contend)
+            worker.send("loop", **load)
         failovers = disturb()
         over = time.monotonic_ns()
         holds, _ = sections_of(answers(workers, 4 * LATER))

@@ -97,6 +97,13 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
         stands = last[1] == waiter
         if stands then
             place = latest
+        elseif
+            latest
+            and (tonumber(redis.pcall('zcard', queue)) or 0) >= 20000
+            and redis.pcall('zscore', queue, waiter) == false
+        then
+            -- Full: the next one to take a free lock skips the dead of the queue, 2 us each.
+            return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
         elseif latest and place <= latest then
             -- First come, first served, even if the caller's estimate of the time is wrong.
             place, score = latest + 1, latest + 1

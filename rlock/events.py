@@ -164,19 +164,20 @@ class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
     #: A `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "unreplicated", ...; or
-    #: "silent": the connection for the messages of waiters was replaced, and the votes count.
+    #: "silent": the connection for the messages of waiters was replaced, and the votes count; or "flapping":
+    #: connections end again and again, and the events that follow are no news.
     kind: str
     reason: str
-    news: bool = True  # another fault than the last one of this master
+    news: bool = True  # another fault than the last one of this master, or a connection that ended
     connected: bool = False  # an open connection ended; the client connects again
 
     @property
     def level(self) -> int:
         """The level of its log record."""
-        if self.connected and self.kind not in ("duplicate", "silent"):
-            return logging.INFO  # servers close idle connections
         if not self.news:
             return 0
+        if self.connected and self.kind not in ("duplicate", "silent", "flapping"):
+            return logging.INFO  # servers close idle connections
         return logging.ERROR if self.kind == "duplicate" else logging.WARNING
 
     def __str__(self) -> str:
@@ -190,7 +191,7 @@ class MasterAnswers(MasterEvent):
     """A master is connected, for the first time or again."""
 
     _level = logging.INFO
-    news: bool = True  # it had failed
+    news: bool = True  # it had failed, and is not flapping
 
     def __str__(self) -> str:
         return f"{self.master} answers{' again' if self.news else ''}"

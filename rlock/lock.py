@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from ._client import runtime
 from ._sync.runtime import run
 from .base import BaseLock, log_failed_release
-from .errors import LeaseLostError, RLockError
+from .errors import LeaseLostError, NotHeldError, RLockError
 from .events import log
 from .model import LockStatistics
 from .procedures.inspect import locked
@@ -99,9 +99,8 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             self.acquire()
         except BaseException:
             # A Ctrl-C after the grant: `with` calls no __exit__ then, and the lock would stay held.
-            hold = self._hold()
-            if hold is not None and hold.count > before:
-                self._client._engine().release_hold(hold, before)
+            if self.hold_count > before:
+                self.release()
             raise
         return self
 
@@ -148,22 +147,23 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     _is_owned = BaseLock.is_owned
 
     def _release_save(self) -> int:
-        engine = self._client._engine()
-        hold = engine.held(self.name)
-        count = hold.count
-        try:
-            engine.release_hold(hold, 0)
-        except LeaseLostError as loss:
-            # Not raised: Condition.wait would keep this waiter in its list, and the next notify() would
-            # wake nobody. The acquire after the wait takes the lock again.
-            log.error("%s", loss)
-        return count
+        count = 0
+        while True:  # one by one: a signal handler may acquire or release it between any two lines
+            try:
+                self.release()
+            except LeaseLostError as loss:
+                # Not raised: Condition.wait would keep this waiter in its list, and the next notify() would
+                # wake nobody. The acquire after the wait takes the lock again.
+                log.error("%s", loss)
+            except NotHeldError:
+                if count:
+                    return count
+                raise
+            count += 1
 
     def _acquire_restore(self, count: int) -> None:
-        self.acquire()
-        hold = self._hold()
-        if hold is not None:
-            hold.count = count
+        for _ in range(count):
+            self.acquire()
 
     def _recursion_count(self) -> int:
         return self.hold_count
@@ -171,4 +171,5 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     def _at_fork_reinit(self) -> None:
         # After a fork the child's engine is new and holds nothing. Without a fork this frees the lock, as
         # the standard library's method does.
-        self._client._engine().reset(self.name)
+        for hold in self._holders():
+            self._client._engine()._forget(hold)

@@ -27,6 +27,7 @@ from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 from . import memory, quick, seeds
 from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
 from .servers import (
+    PASSWORD,
     AnyMaster,
     Fleet,
     Janitor,
@@ -128,7 +129,7 @@ def _start(count: int, **options: Any) -> list[AnyMaster]:
     binary = options.pop("binary", None) or default_server()
     if binary is None:
         pytest.skip("no Redis or Valkey server on this machine")
-    return list(Masters(count, binary, **options))
+    return list(Masters(count, binary, **{"password": PASSWORD, **options}))
 
 
 @pytest.fixture(scope="session")
@@ -193,7 +194,7 @@ def any_server(
 ) -> AnyMaster:
     name: str = request.param
     if name not in _shared_flavours:
-        _shared_flavours[name] = Master(FLAVOURS[name]).start()
+        _shared_flavours[name] = Master(FLAVOURS[name], password=PASSWORD).start()
     _janitor.clean(_shared_flavours[name])
     return _shared_flavours[name]
 

@@ -15,7 +15,7 @@ import redis
 from rlock.rules import keys
 from rlock.rules.keys import OWN
 
-from .servers import raw
+from .servers import acl_user, raw
 
 LUA = Path(__file__).parents[1] / "lua"
 LOCK = "job"
@@ -55,14 +55,10 @@ def client_id(waiter: str) -> str:
 
 
 class Box:
-    """``user`` and ``password`` are of an ACL user; without them everything is allowed."""
-
-    def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self.client = raw(url)
         self._others: list[Box] = []
-        if user is not None:
-            self.client.connection_pool.connection_kwargs.update(username=user, password=password)
 
     def close(self) -> None:
         for box in (self, *self._others):
@@ -70,8 +66,7 @@ class Box:
 
     def restricted(self, *rules: str) -> Box:
         """Another way into the same master, for a user with these ACL rules on top of everything allowed."""
-        self.client.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", *rules)
-        self._others.append(Box(self.url, user="joe", password="pw"))
+        self._others.append(Box(acl_user(self.url, "joe", "~*", "&*", "+@all", *rules)))
         return self._others[-1]
 
     def fill(self) -> None:

@@ -7,6 +7,8 @@ the beginning of a version). Unset: the first found.
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -24,6 +26,10 @@ from . import memory
 
 # The project promises to run on these; the report header names those that this machine lacks.
 WANTED = ("valkey", "redis-7", "redis-6")
+
+
+#: Of all masters and users of this run, and in no text that it shows (canary.py). A new one in each worker.
+PASSWORD = secrets.token_hex(24)
 
 
 class AnyMaster(Protocol):
@@ -86,6 +92,13 @@ def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
     )
 
 
+def acl_user(url: str, name: str, *rules: str) -> str:
+    """Make this user on a master, with these rules; the URL with which it logs in."""
+    with raw(url) as admin:
+        admin.execute_command("ACL", "SETUSER", name, "reset", "on", f">{PASSWORD}", *rules)
+    return re.sub("//(.*@)?", f"//{name}:{PASSWORD}@", url, count=1)
+
+
 def left(url: str) -> list[str]:
     """The keys on a master, but for what is to stay: its note, and the last fencing token of each lock."""
     keys = [str(key) for key in raw(url).keys()]  # noqa: SIM118
@@ -101,6 +114,11 @@ class Fleet:
     @property
     def urls(self) -> list[str]:
         return [master.url for master in self.masters]
+
+    @property
+    def labels(self) -> list[str]:
+        """Their names for people, without user and password."""
+        return [re.sub("//.*@", "//", url) for url in self.urls]
 
     def __call__(self, count: int) -> Fleet:
         assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"

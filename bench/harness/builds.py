@@ -11,16 +11,15 @@ whose environment cannot be built is left out, and its rows say why:
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from bench.harness.worker import ROOT, Failed
@@ -35,49 +34,36 @@ FETCHING_S = 300.0
 COMPILING_S = 600.0
 #: A step that needs nothing from a network.
 LOCAL_S = 120.0
-#: A failure is repeated for this time instead of tried again: each process of a test run asks.
-FAILED_S = 300.0
 #: Messages of javac, npm and go about sources, a package-lock.json or a go.sum that are wrong.
 OURS = re.compile(
     r"COMPILATION ERROR|npm ci.*in sync|^# contestant|go\.sum entry|updates to go\.(mod|sum)", re.M
 )
 
-_locks: dict[str, threading.Lock] = {}
-_built: dict[str, list[str] | Failed] = {}
+_pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1))
 
 
 class Broken(Failed):
     """Our own sources do not build: nobody may take that for a machine without the toolchain."""
 
 
+@functools.cache
+def _built(environment: str) -> Future[list[str]]:
+    return _pool.submit(_build, environment)
+
+
 def command(environment: str) -> list[str]:
     """The command of the environment's program; built on the first call. Raises `Failed` with the reason."""
-    with _locks.setdefault(environment, threading.Lock()):
-        if environment not in _built:
-            try:
-                _built[environment] = _build(environment)
-            except Failed as error:
-                _built[environment] = error
-            except Exception as error:
-                _built[environment] = Failed(f"{type(error).__name__}: {error}")
-    result = _built[environment]
-    if isinstance(result, Failed):
-        raise type(result)(str(result))
-    return list(result)
+    return list(_built(environment).result())
 
 
 def prepare(environments: Iterable[str]) -> dict[str, str]:
     """Build them side by side. Returns the reasons of those that could not be built."""
     reasons: dict[str, str] = {}
-
-    def build(environment: str) -> None:
+    for environment, built in {each: _built(each) for each in sorted(set(environments))}.items():
         try:
-            command(environment)
-        except Failed as error:
+            built.result()
+        except (Failed, OSError) as error:
             reasons[environment] = str(error)
-
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-        list(pool.map(build, sorted(set(environments))))
     return reasons
 
 
@@ -128,14 +114,7 @@ def _java() -> list[str]:
         command = [maven, "-q", "-B", "-ntp", "-f", str(SOURCES / "java" / "pom.xml")]
         command += [f"-Doutput.directory={folder}", f"-DoutputDirectory={folder / 'jars'}"]
         # These two goals and no phase: a phase would fetch plugins for resources, tests and archives, too.
-        goals = ["-DincludeScope=runtime", "compiler:compile", "dependency:copy-dependencies"]
-        try:
-            # Packages of the local repository need no registry, and no second for asking it.
-            run([*command, "--offline", *goals], LOCAL_S)
-        except Broken:
-            raise
-        except Failed:
-            run([*command, *goals], FETCHING_S)
+        run([*command, "-DincludeScope=runtime", "compiler:compile", "dependency:copy-dependencies"])
 
     folder = cached("java", _state("java", version), build)
     return [program, "-cp", f"{folder / 'classes'}:{folder / 'jars' / '*'}", "contestant.Main"]
@@ -180,25 +159,15 @@ def _state(language: str, toolchain: str) -> list[bytes]:
 def cached(name: str, state: Iterable[bytes], build: Callable[[Path], None]) -> Path:
     """The folder that ``build`` filled for this ``state``, filled now if it was not yet."""
     folder = FOLDER / f"{name}-{hashlib.sha256(b'|'.join(state)).hexdigest()[:12]}"
-    stamp, note = folder / ".complete", folder.with_suffix(".failed")
+    stamp = folder / ".complete"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("a") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)  # two benches that begin together would build into one folder
-        if stamp.exists():
-            return folder
-        if note.exists() and time.time() - note.stat().st_mtime < FAILED_S:
-            raise Failed(note.read_text(encoding="utf-8"))
-        shutil.rmtree(folder, ignore_errors=True)  # half of one, of a build that was killed
-        folder.mkdir()
-        try:
+        if not stamp.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # half of one, of a build that was killed
+            folder.mkdir()
             build(folder)
-        except Broken:
-            raise
-        except Failed as error:
-            note.write_text(str(error), encoding="utf-8")
-            raise
-        note.unlink(missing_ok=True)
-        stamp.touch()
+            stamp.touch()
     return folder
 
 
@@ -227,12 +196,9 @@ def run(command: Sequence[str], limit_s: float = FETCHING_S, cwd: Path | None = 
 
 
 def reason(output: str) -> str:
-    """The line that tells why: the first that is marked as an error, or names one; else the last."""
+    """The line that tells why: the first that names an error, else the last."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", output).splitlines() if line.strip()]
-    marks = re.compile(r"^(\[ERROR\]|npm error|npm ERR!)\s*")
     # npm begins with the code, Maven's compiler with a title: neither tells anything.
-    empty = re.compile(r"^(code|errno|syscall) |^COMPILATION ERROR")
-    marked = [fault for line in lines if marks.match(line) and (fault := marks.sub("", line))]
-    telling = [fault for fault in marked if not empty.match(fault)]
-    others = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
-    return next(iter(telling or others or lines[-1:]), "it said nothing")
+    empty = re.compile(r"error (code|errno|syscall) |COMPILATION ERROR", re.IGNORECASE)
+    faults = [line for line in lines if re.search(r"\berr(or)?\b", line, re.IGNORECASE)]
+    return next(iter([line for line in faults if not empty.search(line)] or lines[-1:]), "it said nothing")

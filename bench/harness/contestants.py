@@ -100,12 +100,30 @@ ALL: tuple[Contestant, ...] = (
     ),
     _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
-    replace(
-        _own("floor-message", "floor: a bare message of a quorum", "floor", "floors.fan_out:Message"),
-        scenarios=("wake_up",),
-    ),
 )
 BY_KEY = {contestant.key: contestant for contestant in ALL}
+_ORDER = {contestant.key: place for place, contestant in enumerate(ALL)}
+
+
+def title(key: str) -> str:
+    """Its name; a document of another version may have keys that are unknown here."""
+    return BY_KEY[key].title if key in BY_KEY else key
+
+
+def family(key: str) -> str:
+    """rlock, peer or floor."""
+    first = key.split("-")[0]
+    return first if first in ("rlock", "floor") else "peer"
+
+
+def tuned(key: str) -> bool:
+    """Whether it looks for the lock every few milliseconds."""
+    return key.endswith("-tuned")
+
+
+def order(key: str) -> int:
+    """Its place in the tables."""
+    return _ORDER.get(key, len(_ORDER))
 
 
 def select(only: Collection[str] | None = None) -> list[Contestant]:

@@ -7,18 +7,17 @@ The round trips can be changed while connections are open, so that one client me
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
-import select
+import selectors
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from .worker import ROOT, Failed
 
@@ -109,83 +108,53 @@ def round_trip_us(url: str, count: int = 20) -> float:
 # -- the process --------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class _Way:
-    """One direction of one connection: bytes, and the instants from which they may go on."""
-
-    source: socket.socket
-    target: socket.socket
-    queue: deque[tuple[float, bytes]] = field(default_factory=deque)
-    #: The target's buffer is full.
-    blocked: bool = False
-
-    def read(self, delay_s: float) -> bool:
-        """Take the bytes that have come; False: this was the end of them."""
-        try:
-            data = self.source.recv(1 << 18)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        self.queue.append((time.monotonic() + delay_s, data))
-        return bool(data)
-
-    def write(self) -> None:
-        """Pass on the bytes that are due, in their order even if the delay has become shorter."""
-        self.blocked = False
-        try:
-            while self.queue and self.queue[0][0] <= time.monotonic():
-                due, data = self.queue.popleft()
-                if not data:
-                    self.target.shutdown(socket.SHUT_WR)
-                elif rest := data[self.target.send(data) :]:
-                    self.queue.appendleft((due, rest))
-        except BlockingIOError:
-            self.queue.appendleft((due, data))
-            self.blocked = True
-        except OSError:
-            self.queue.clear()
-
-
-def serve(port: int) -> None:
-    """Delay the bytes of all connections to this port until stdin ends. `select` waits in microseconds."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
+async def serve(port: int) -> None:
+    """Delay the bytes of all connections to this port until stdin ends."""
     delay_s = 0.0
-    open_ways: dict[socket.socket, _Way] = {}
-    active: set[_Way] = set()
-    while True:
-        due = [way.queue[0][0] for way in active if not way.blocked]
-        wait_s = max(0.0, min(due) - time.monotonic()) if due else None
-        blocked = {way.target: way for way in active if way.blocked}
-        sources: list[socket.socket | int] = [0, listening, *open_ways]
-        readable, writable, _ = select.select(sources, [*blocked], [], wait_s)
-        for source in readable:
-            if isinstance(source, int):
-                order = os.read(source, 4096)
-                if not order:
-                    return
-                delay_s = float(order)
-                print("ok", flush=True)
-            elif source is listening:
-                near, far = listening.accept()[0], socket.create_connection(("127.0.0.1", port))
-                for one, other in ((near, far), (far, near)):
-                    one.setblocking(False)
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    open_ways[one] = _Way(one, other)
-            else:
-                way = open_ways[source]
-                if not way.read(delay_s):
-                    del open_ways[source]
-                active.add(way)
-        now = time.monotonic()
-        for target in writable:
-            blocked[target].blocked = False
-        for way in [way for way in active if not way.blocked and way.queue[0][0] <= now]:
-            way.write()
-            if not way.queue:
-                active.discard(way)
+    ended = asyncio.Event()
+
+    def obey() -> None:
+        nonlocal delay_s
+        if order := os.read(0, 4096):
+            delay_s = float(order)
+            print("ok", flush=True)
+        else:
+            ended.set()
+
+    async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """One direction: the bytes keep their order even if the delay becomes shorter."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        writing = asyncio.create_task(write(queue, target))
+        with contextlib.suppress(OSError):
+            while data := await source.read(1 << 18):
+                queue.put_nowait((time.monotonic() + delay_s, data))
+        queue.put_nowait((time.monotonic() + delay_s, b""))
+        await writing
+
+    async def write(queue: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                due, data = await queue.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if not data:
+                    break
+                target.write(data)
+                await target.drain()
+            target.write_eof()
+
+    async def accept(near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
+        far, to_far = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pass_on(near, to_far), pass_on(far, to_near))
+        to_near.close()
+        to_far.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    asyncio.get_running_loop().add_reader(0, obey)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await ended.wait()
+    os._exit(0)  # whatever the connections do
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    # `select` waits in microseconds, where `epoll` rounds up to milliseconds.
+    asyncio.SelectorEventLoop(selectors.SelectSelector()).run_until_complete(serve(int(sys.argv[1])))

@@ -1,23 +1,33 @@
-"""A group: several processes of one contestant on the same masters, and a turn of contention in them."""
+"""A group: several processes of one contestant on the same masters; and groups that take turns."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bench.harness.contestants import Contestant
 from bench.harness.counters import Counters, cpu_ns, family, sleep_until
-from bench.harness.sections import Turn, sections_of
-from bench.harness.turns import TTL_MS, a_few
+from bench.harness.results import Row
+from bench.harness.sections import Turn, row_of, sections_of
+from bench.harness.turns import PATIENCE_S, TTL_MS, Clock, a_few, reason
 from bench.harness.worker import Worker
 
 #: A machine that starts many runtimes at the same time needs long for each.
 OPEN_TIMEOUT_S = 60.0
-#: How long a worker waits for one acquire (``bench/contestants/README.md``), and some time for its answer.
-PATIENCE_S = 10.0
+#: Beside the patience of a worker.
 GRACE_S = 10.0
+#: So many processes may start at the same time.
+STARTING = 16
+#: A contestant whose last waits outlast the window by more than this has no further turn when time is up.
+LONG_DRAIN_S = 3.0
+#: A virtual machine takes seconds of CPU time to start, and 200 MB. In a case with more processes than these
+#: Java has the same number of threads in fewer processes, and its row says so.
+MAX_PROCESSES = {"Java": 8}
 
 _numbers = itertools.count()
 
@@ -35,33 +45,26 @@ class Group:
         self._processes: list[list[int]] = []
         #: How long the last turn went on after its window, in seconds.
         self.drain_s = 0.3
-        self.grow(size)
+        self._size = size
 
     def __getitem__(self, index: int) -> Worker:
         return self._workers[index]
 
-    def grow(self, size: int) -> None:
-        """Start processes until there are `size`, all connected. Raises `Failed`, and then there are none."""
-        try:
-            new = []
-            while len(self._workers) < size:
-                self._workers.append(self.contestant.start())
-                new.append(self._workers[-1])
-            opening = self.contestant.opening(self.masters, self._ttl_ms)
-            for worker in new:
-                worker.send("open", **opening)
-            answers(new, OPEN_TIMEOUT_S)
-            self._processes += [family(worker.pid) for worker in new]
-        except BaseException:
-            self.close()
-            raise
+    def start(self, size: int) -> None:
+        """Start processes until there are `size`; `ready` waits for them."""
+        opening = self.contestant.opening(self.masters, self._ttl_ms)
+        while len(self._workers) < size:
+            self._workers.append(self.contestant.start())
+            self._workers[-1].send("open", **opening)
 
-    def warm_up(self) -> None:
-        """Make connections and load scripts, so that no turn has to."""
+    def ready(self) -> None:
+        """Wait until all are connected, have made their connections and loaded the scripts."""
+        new = self._workers[len(self._processes) :]
+        answers(new, OPEN_TIMEOUT_S)
+        self._processes += [family(worker.pid) for worker in new]
         for worker in self._workers:
-            worker.send("pairs", lock=f"warm-{next(_numbers)}", count=3)
-        for worker in self._workers:
-            worker.answer(PATIENCE_S + GRACE_S)
+            worker.send("loop", lock=f"warm-{next(_numbers)}", count=3)
+        answers(self._workers, PATIENCE_S + GRACE_S)
 
     def cpu_ns(self, size: int | None = None) -> int:
         """CPU time so far of the first `size` processes."""
@@ -70,20 +73,28 @@ class Group:
     def processes_of(self, index: int) -> list[int]:
         return self._processes[index]
 
-    def contend(
-        self, counters: Counters, processes: int, threads: int, hold_us: int, lead_s: float, window_s: float
+    def turn(
+        self, counters: Counters, processes: int, threads: int, lead_s: float, window_s: float, **load: Any
     ) -> Turn:
-        """All threads of the first `processes` processes want one lock; the turn has their sections."""
+        """All threads of the first `processes` processes lock; the turn has their sections.
+
+        They want one lock, or each its own if ``load`` has ``own``.
+        """
+        workers = self._workers[:processes]
+        names = [f"contended-{next(_numbers)}"] * processes
+        if load.get("own"):
+            names = [f"{self.contestant.key}-{i}-" for i in range(processes)]
+            for worker, name in zip(workers, names, strict=True):  # the locks of some libraries connect
+                worker.send("loop", lock=name, threads=threads, count=1, **load)
+            answers(workers, PATIENCE_S + GRACE_S)
         began = time.monotonic_ns() + 30_000_000  # until then all have read the request
         opened = began + round(lead_s * 1e9)
         closed = opened + round(window_s * 1e9)
-        request = {"lock": f"contended-{next(_numbers)}", "threads": threads, "hold_us": hold_us}
-        workers = self._workers[:processes]
-        for worker in workers:
-            worker.send("contend", **request, start_ns=began, stop_ns=closed)
+        for worker, name in zip(workers, names, strict=True):
+            worker.send("loop", lock=name, threads=threads, start_ns=began, stop_ns=closed, **load)
         sleep_until(opened)
-        counters.start()
         cpu = self.cpu_ns(processes)
+        counters.start()
         sleep_until(closed)
         cpu = self.cpu_ns(processes) - cpu
         counts = counters.stop()
@@ -102,10 +113,117 @@ class Group:
         self._processes.clear()
 
     def __enter__(self) -> Group:
+        try:
+            self.start(self._size)
+            self.ready()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The masters, and the processes and threads that lock."""
+
+    masters: int
+    processes: int
+    threads: int
+
+    def for_language(self, language: str) -> Setup:
+        """The same number of threads, in at most as many processes as the language may have."""
+        processes = min(self.processes, MAX_PROCESSES.get(language, self.processes))
+        return Setup(self.masters, processes, self.processes * self.threads // processes)
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """The setting of a case."""
+        return {"masters": self.masters, "processes": self.processes, "threads": self.threads}
+
+
+class Contests:
+    """Groups on the same masters. A contestant that fails has its error in the row, and no more turns."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        rng: random.Random,
+        rounds: int,
+        lead_s: float,
+        windows_s: tuple[float, float],
+        **load: Any,
+    ) -> None:
+        self._urls = list(urls)
+        self._rng, self._rounds = rng, rounds
+        self._lead_s, self._windows_s, self._load = lead_s, windows_s, load
+        self._counters = Counters(self._urls)
+        self.groups: dict[str, Group] = {}
+
+    def rows(self, setup: Setup, contestants: Sequence[Contestant], clock: Clock) -> dict[str, Row]:
+        """All of these in turn, as long as the clock says."""
+        turns: dict[str, list[Turn]] = {contestant.key: [] for contestant in contestants}
+        setups = {contestant.key: setup.for_language(contestant.language) for contestant in contestants}
+        errors: dict[str, str] = {}
+        few = max(1, STARTING // setup.processes)
+        for first in range(0, len(contestants), few):
+            some = contestants[first : first + few]
+            for contestant in some:
+                with self._failing(contestant.key, errors):
+                    group = self.groups.setdefault(contestant.key, Group(contestant, self._urls, 0))
+                    group.start(setups[contestant.key].processes)
+            for key in [one.key for one in some if one.key in self.groups]:
+                with self._failing(key, errors):
+                    self.groups[key].ready()
+        for round_ in range(self._rounds):
+            pending = [key for key in turns if key in self.groups]
+            self._rng.shuffle(pending)
+            while pending:
+                to_come = len(pending) + len(self.groups) * (self._rounds - round_ - 1)
+                window = self._window_s(clock.left() / to_come)
+                key = pending.pop()
+                group, own = self.groups[key], setups[key]
+                if round_ and not clock.left() and group.drain_s > LONG_DRAIN_S:
+                    continue
+                with self._failing(key, errors):
+                    size = own.processes, own.threads
+                    turns[key].append(group.turn(self._counters, *size, self._lead_s, window, **self._load))
+        rows = {key: row_of(turns[key]) for key in turns}
+        for key, row in rows.items():
+            row.error = errors.get(key) or row.error
+            if setups[key] != setup:
+                row.differs = f"{setups[key].processes} processes x {setups[key].threads} threads"
+        return rows
+
+    def dismiss(self, keys: Collection[str]) -> None:
+        """End these."""
+        for key in keys:
+            if group := self.groups.pop(key, None):
+                group.close()
+
+    @contextlib.contextmanager
+    def _failing(self, key: str, errors: dict[str, str]) -> Iterator[None]:
+        """An error of a contestant ends it, and nothing else."""
+        try:
+            yield
+        except Exception as error:
+            errors[key] = reason(error)
+            self.dismiss({key})
+
+    def _window_s(self, turn_s: float) -> float:
+        """The rest of a turn for the window, by the time that other turns needed beside it."""
+        drain = sum(group.drain_s for group in self.groups.values()) / len(self.groups)
+        shortest, longest = self._windows_s
+        return min(longest, max(shortest, turn_s - self._lead_s - drain - 0.05))
+
+    def __enter__(self) -> Contests:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dismiss(list(self.groups))
+        self._counters.close()
 
 
 def answers(workers: Iterable[Worker], timeout: float) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -37,29 +36,13 @@ class ScenarioModule(Protocol):
     def run(self, contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]: ...
 
 
-class UnknownScenarioError(Exception):
-    """No scenario has that name."""
-
-
-def names() -> list[str]:
-    """All scenarios, in the order in which they run."""
-    return [name for name in BUDGETS_S if importlib.util.find_spec(f"bench.scenarios.{name}")]
-
-
 def choose(only: Collection[str] | None = None) -> list[str]:
     """The scenarios of a list, in the order in which they run; all of them for None."""
-    known = names()
-    for name in only or ():
-        if name not in known:
-            raise UnknownScenarioError(f"no scenario {name!r}: there are {', '.join(known)}")
-    return [name for name in known if only is None or name in only]
+    if unknown := sorted({*(only or ())} - {*BUDGETS_S}):
+        raise ValueError(f"no scenario {', '.join(unknown)}: there are {', '.join(BUDGETS_S)}")
+    return [name for name in BUDGETS_S if only is None or name in only]
 
 
 def load(name: str) -> ScenarioModule:
     """The module of a scenario."""
     return cast(ScenarioModule, importlib.import_module(f"bench.scenarios.{name}"))
-
-
-def budget_s(name: str, quick: bool) -> float:
-    """How long it may take."""
-    return min(QUICK_S, BUDGETS_S[name]) if quick else BUDGETS_S[name]

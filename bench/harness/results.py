@@ -13,10 +13,8 @@ from .verdicts import Verdict
 
 #: Significant digits in the document. Noise is in the third one already.
 DIGITS = 5
-
-
-class BadResultsError(Exception):
-    """A run does not write such a document. One line says why."""
+#: How deep the rows are in the document; each is on a line of its own.
+ROW_DEPTH = 6
 
 
 @dataclass
@@ -106,36 +104,8 @@ class Results:
                     yield one
 
     def to_json(self) -> str:
-        """The document, one line a row. A figure that is NaN or infinite is a defect: ValueError."""
-        head = {key: value for key, value in vars(self).items() if key not in ("verdicts", "scenarios")}
-        lines = [f"{_line(head)[:-1]},", '"verdicts": [']
-        lines += _separated(_line(asdict(verdict)) for verdict in self.verdicts)
-        lines += ["],", '"scenarios": [']
-        for i, scenario in enumerate(self.scenarios):
-            named = {"name": scenario.name, "title": scenario.title, "question": scenario.question}
-            lines.append(f'{"," if i else ""}{_line(named)[:-1]}, "cases": [')
-            for j, case in enumerate(scenario.cases):
-                lines.append(f'{"," if j else ""}{{"case": {_line(case.case)}, "rows": {{')
-                rows = case.rows.items()
-                lines += _separated(f"{json.dumps(key)}: {_line(_stored(row))}" for key, row in rows)
-                lines.append("}}")
-            lines.append("]}")
-        return "\n".join([*lines, "]}"]) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Results:
-        """The run that a document describes; `BadResultsError` for anything else."""
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise BadResultsError(f"not JSON: {error}") from None
-        try:
-            document = _mapping(document)
-            scenarios = [_scenario(scenario) for scenario in document.pop("scenarios")]
-            verdicts = [Verdict(**verdict) for verdict in document.pop("verdicts")]
-            return cls(scenarios=scenarios, verdicts=verdicts, **document)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise BadResultsError(f"not the results of a run: {type(error).__name__}: {error}") from None
+        """The document. A figure that is NaN or infinite is a defect: ValueError."""
+        return f"{_lines(_stored(asdict(self)))}\n"
 
     def write(self, path: Path) -> None:
         """Write the document, and make the folder for it."""
@@ -144,53 +114,38 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """The run whose document is in a file; `BadResultsError` if there is none."""
+        """The run whose document is in a file; ValueError if there is none."""
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadResultsError(f"cannot read {path}: {error}") from None
-        return cls.from_json(text)
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            found.verdicts = [Verdict(**each) for each in found.verdicts]  # type: ignore[arg-type]
+            found.scenarios = [Scenario(**each) for each in found.scenarios]  # type: ignore[arg-type]
+            for scenario in found.scenarios:
+                scenario.cases = [Case(**each) for each in scenario.cases]  # type: ignore[arg-type]
+                for case in scenario.cases:
+                    case.rows = {key: Row(**row) for key, row in case.rows.items()}  # type: ignore[arg-type]
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} has no results of a run: {error}") from None
+        return found
 
 
-def _line(value: Any) -> str:
-    return json.dumps(_rounded(value), allow_nan=False)
-
-
-def _rounded(value: Any) -> Any:
+def _stored(value: Any) -> Any:
+    """The fields of rows that say something, and figures with the digits that do."""
     if isinstance(value, float):
         # Without the test a NaN would become a number, and its defect would not be seen.
         return float(f"{value:.{DIGITS}g}") if abs(value) < 1e15 else value
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+        row = "by_round" in value
+        kept = {key: one for key, one in value.items() if not row or (one and key != "by_round")}
+        return {key: _stored(one) for key, one in kept.items()}
+    return [_stored(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _separated(lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"{line}," for line in found[:-1]] + found[-1:]
-
-
-def _stored(row: Row) -> dict[str, Any]:
-    """The fields of a row that say something."""
-    return {key: value for key, value in vars(row).items() if value and key != "by_round"}
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{str(value)[:40]!r} is no object")
-    return dict(value)
-
-
-def _scenario(document: Any) -> Scenario:
-    scenario = _mapping(document)
-    cases = [
-        Case(_mapping(case["case"]), {key: _row(row) for key, row in _mapping(case["rows"]).items()})
-        for case in scenario.pop("cases")
-    ]
-    return Scenario(cases=cases, **scenario)
-
-
-def _row(document: Any) -> Row:
-    row = Row(**_mapping(document))
-    row.intervals = {name: (low, high, rounds) for name, (low, high, rounds) in row.intervals.items()}
-    return row
+def _lines(value: Any, depth: int = 0) -> str:
+    if depth == ROW_DEPTH or not value or not isinstance(value, dict | list):
+        return json.dumps(value, allow_nan=False)
+    if isinstance(value, list):
+        parts, ends = [_lines(one, depth + 1) for one in value], "[]"
+    else:
+        parts = [f"{json.dumps(key)}: {_lines(one, depth + 1)}" for key, one in value.items()]
+        ends = "{}"
+    return "\n".join([ends[0], ",\n".join(parts), ends[1]])

@@ -21,13 +21,14 @@ from rlock.testing.contention.figures import jain
 
 
 class Section(NamedTuple):
-    """One critical section: whose, before acquire, after acquire, before release."""
+    """One critical section: whose, before and after acquire, before and after release (0: it failed)."""
 
     process: int
     thread: int
     asked: int
     entered: int
     left: int
+    ended: int = 0
 
     @property
     def owner(self) -> tuple[int, int]:
@@ -52,7 +53,7 @@ class Turn:
 
 
 def sections_of(replies: Sequence[dict[str, Any]]) -> tuple[list[Section], list[tuple[int, str]]]:
-    """The sections and the errors in the replies to ``contend``, of which each is one process."""
+    """The sections and the errors in the replies to ``loop``, of which each is one process."""
     sections = [
         Section(process, *noted) for process, reply in enumerate(replies) for noted in reply["sections"]
     ]

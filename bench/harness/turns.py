@@ -91,13 +91,13 @@ class Runner:
         self.send(verb, **request)
         return self.answer(timeout)
 
-    def batch(self, verb: str, lock: str, timeout: float = PATIENCE_S) -> None:
+    def batch(self, lock: str, timeout: float = PATIENCE_S, nested: bool = False) -> None:
         """A turn of pairs, as many as fit into it, the first of them not counted."""
         fitting = max(1, min(MAX_BATCH, int(BATCH_S / self.pair_s))) if self.pair_s else 1
         # Caches do not matter to a pair of many milliseconds.
         uncounted = UNCOUNTED if fitting > 5 * UNCOUNTED else 0
         began = time.monotonic()
-        self.take(self.ask(verb, timeout, lock=lock, count=fitting + uncounted), uncounted)
+        self.take(self.ask("loop", timeout, lock=lock, count=fitting + uncounted, nested=nested), uncounted)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
 
     def take(self, reply: dict[str, Any] | None, uncounted: int = 0) -> None:
@@ -107,10 +107,11 @@ class Runner:
         if reply["errors"]:
             self.failed += len(reply["errors"])
             self.error = self.error or str(reply["errors"][0])[:300]
-        if took := reply["ns"][uncounted:]:
-            self.rounds.append(took)
-        if reply["ns"]:
-            self.pair_s = statistics.median(reply["ns"]) / 1e9
+        took = [float(ended - asked) for _, asked, _, _, ended in reply["sections"] if ended]
+        if took[uncounted:]:
+            self.rounds.append(took[uncounted:])
+        if took:
+            self.pair_s = statistics.median(took) / 1e9
         elif reply["errors"]:
             # Only failures: ask for one pair next time. A peer that waits 10 s for each would overrun its
             # turn.
@@ -194,10 +195,12 @@ class Runners:
                     yield runner
             first = False
 
-    def warm_up(self, verb: str, lock: Callable[[Runner], str], rng: random.Random, clock: Clock) -> None:
+    def warm_up(
+        self, lock: Callable[[Runner], str], rng: random.Random, clock: Clock, nested: bool = False
+    ) -> None:
         """Turns that do not count: for connections, scripts and compilers, and to size the batches."""
         for runner in self.turns(rng, clock):
-            runner.batch(verb, lock(runner))
+            runner.batch(lock(runner), nested=nested)
         for runner in self.runners:
             runner.forget()
 

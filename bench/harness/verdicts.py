@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -40,7 +38,8 @@ def outcome(verdict: Verdict) -> Outcome:
     """Kept or missed only if the whole interval lies on one side of the bound."""
     if verdict.value is None:
         return Outcome.NOT_MEASURED
-    low, high = interval(verdict)
+    low = verdict.value if verdict.low is None else verdict.low
+    high = verdict.value if verdict.high is None else verdict.high
     if not verdict.counted and verdict.rounds < LEAST_ROUNDS:
         return Outcome.UNDECIDED
     best, worst = (low, high) if verdict.at_most else (-high, -low)
@@ -48,12 +47,6 @@ def outcome(verdict: Verdict) -> Outcome:
     if worst <= bound:
         return Outcome.KEPT
     return Outcome.MISSED if best > bound else Outcome.UNDECIDED
-
-
-def interval(verdict: Verdict) -> tuple[float, float]:
-    """From which to which value the truth may be; the value alone where there is no interval."""
-    value = verdict.value or 0.0
-    return value if verdict.low is None else verdict.low, value if verdict.high is None else verdict.high
 
 
 def reason(verdict: Verdict) -> str:
@@ -67,21 +60,12 @@ def reason(verdict: Verdict) -> str:
     return "the interval straddles the bound"
 
 
-def bound(verdict: Verdict) -> str:
-    """The bound in words."""
-    return f"{'at most' if verdict.at_most else 'at least'} {verdict.bound:g} {verdict.unit}".strip()
-
-
 def line(verdict: Verdict) -> str:
     """One verdict, for a terminal."""
     value = "" if verdict.value is None else f"{verdict.value:.3g} {verdict.unit}".strip()
     if verdict.low is not None and verdict.high is not None:
         value += f" ({verdict.low:.3g} to {verdict.high:.3g})"
     why = reason(verdict)
-    text = f"{outcome(verdict).value:<12} {value:>24}, {bound(verdict)}  {verdict.scenario}: {verdict.text}"
+    bound = f"{'at most' if verdict.at_most else 'at least'} {verdict.bound:g} {verdict.unit}".strip()
+    text = f"{outcome(verdict).value:<12} {value:>24}, {bound}  {verdict.scenario}: {verdict.text}"
     return f"{text} [{why}]" if why else text
-
-
-def count(verdicts: Iterable[Verdict]) -> Counter[Outcome]:
-    """How many demands have each outcome."""
-    return Counter(outcome(verdict) for verdict in verdicts)

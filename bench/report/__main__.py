@@ -2,9 +2,8 @@
 
     python -m bench.report [RESULTS.json]
 
-Writes docs/performance.md, bench/results.md, docs/performance/*.svg and docs/performance/results.json.
-Without a file it draws from docs/performance/results.json. Once a release: the files change by thousands of
-lines.
+Writes docs/performance.md, and tables.txt, pair.svg and results.json in docs/performance/. Without a file it
+draws from docs/performance/results.json. Once a release: the files change by hundreds of lines.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.harness.results import BadResultsError, Results
+from bench.harness.results import Results
 from bench.report.page import RESULTS, ROOT, publish
 
 
@@ -27,7 +26,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         results = Results.read(options.results)
-    except BadResultsError as error:
+    except ValueError as error:
         print(f"bench.report: {error}", file=sys.stderr)
         return 2
     if results.quick:
@@ -37,7 +36,7 @@ def main() -> int:
     for path in changed:
         print(f"written: {path.relative_to(ROOT)}")
     if not changed:
-        print("nothing to change: pages and plots are those of these results")
+        print("nothing to change: page, tables and plot are those of these results")
     return 0
 
 

@@ -11,15 +11,6 @@ from bench.report.text import number
 
 #: A plain hyphen would let a narrow cell break within a range.
 HYPHEN = "\u2011"
-#: The ends of the names of figures, which are their units.
-UNITS: Mapping[str, str] = {
-    "_us": "µs",
-    "_ms": "ms",
-    "_s": "s",
-    "_mb": "MB",
-    "_per_s": "a second",
-    "_percent": "%",
-}
 
 
 @dataclass(frozen=True)
@@ -27,13 +18,9 @@ class Column:
     """One figure, or one ratio. `interval`: with the range in which noise may move it."""
 
     figure: str
-    title: str = ""
+    heading: str
     interval: bool = False
     ratio: bool = False
-
-    @property
-    def heading(self) -> str:
-        return self.title or named(self.figure)
 
     def of(self, row: Row) -> float | None:
         """The value in a row, if it is there."""
@@ -55,22 +42,12 @@ class Column:
         return f"{number(value)} ({number(low)}{HYPHEN}{number(high)}{few})"
 
 
-def named(figure: str) -> str:
-    """The heading of a figure without a column: its name, and its unit behind a comma."""
-    ends = [end for end in UNITS if figure.endswith(end)]
-    end = max(ends, key=len) if ends else ""
-    name = figure.removesuffix(end).replace("_", " ")
-    between = " " if end == "_per_s" else ", "
-    return f"{name}{between}{UNITS[end]}" if end else name
-
-
 @dataclass(frozen=True)
 class Layout:
     """How the cases of a scenario become tables.
 
     `across`: the settings whose values stand side by side, one table for each of `pivots`; `columns` are then
-    shown for the last value, beside the first pivot. Without it each case is a table with `columns`, followed
-    by all other figures that are not `hidden`.
+    shown for the last value, beside the first pivot. Without it each case is a table with `columns`.
     `best`: the column that sorts the rows, the best first; `high`: more is better.
     """
 
@@ -78,7 +55,6 @@ class Layout:
     columns: tuple[Column, ...] = ()
     across: tuple[str, ...] = ()
     pivots: tuple[Column, ...] = ()
-    hidden: frozenset[str] = frozenset()
     high: bool = False
 
 
@@ -111,11 +87,6 @@ def said(case: Mapping[str, object]) -> str:
     return ", ".join(words)
 
 
-def usual(figure: str) -> bool:
-    """Whether no table shows a figure by itself: counts of samples, and lengths of windows."""
-    return figure.endswith(("count", "window_s"))
-
-
 P50 = Column("p50_us", "p50, µs", interval=True)
 P99 = Column("p99_us", "p99, µs")
 _CHANGES = Column("changes_per_s", "owner changes a second", interval=True)
@@ -123,7 +94,7 @@ _RATE = Column("pairs_per_s", "pairs a second", interval=True)
 _REQUESTS = Column("requests_per_s", "requests a second at all masters", interval=True)
 _CPU = Column("cpu_percent", "CPU of the process, % of one core")
 _TO_OURS = Column("rlock", "x rlock", ratio=True)
-_THREADS, _MEMORY = Column("threads"), Column("rss_mb", "memory of the process, MB")
+_THREADS, _MEMORY = Column("threads", "threads"), Column("rss_mb", "memory of the process, MB")
 _HELD = Column("cpu_percent", "CPU, % of one core", interval=True)
 
 LAYOUTS: Mapping[str, Layout] = {
@@ -181,17 +152,11 @@ LAYOUTS: Mapping[str, Layout] = {
             Column("attempts_per_section", "attempts"),
             Column("jain", "Jain's index"),
             Column("starved", "starved threads"),
-            Column("overlaps"),
+            Column("overlaps", "overlaps"),
         ),
-        hidden=frozenset({"errors", "scripts_per_section"}),
         high=True,
     ),
-    "wake_up": Layout(
-        P50,
-        (P99, _TO_OURS, Column("floor-message", "x message floor", ratio=True)),
-        ("masters",),
-        (P50,),
-    ),
+    "wake_up": Layout(P50, (P99, _TO_OURS), ("masters",), (P50,)),
     "idle": Layout(_REQUESTS, (_REQUESTS, _CPU, _THREADS, _MEMORY)),
     "held": Layout(
         _HELD,
@@ -200,9 +165,10 @@ LAYOUTS: Mapping[str, Layout] = {
             _HELD,
             Column("cpu_percent_per_1000", "the same for 1,000 locks"),
             _THREADS,
-            Column("connections"),
+            Column("connections", "connections"),
             _MEMORY,
             Column("keys_lost", "keys lost"),
+            Column("requests_per_s", "requests a second"),
         ),
     ),
 }

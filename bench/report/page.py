@@ -1,76 +1,52 @@
-"""The pages: their sentences are written by hand, their tables and plots are put between marks.
+"""The page and the text of all tables.
 
-``<!-- table: NAME -->`` ... ``<!-- end -->``   a scenario's tables, or one of `SPECIAL`
-``<!-- plot: NAME -->`` ... ``<!-- end -->``    a plot
+The sentences of the page are written by hand. Its two tables and the plot are put between marks:
+``<!-- table: summary-many -->``, ``<!-- table: summary-one -->``, ``<!-- plot: pair -->``, each up to
+``<!-- end -->``.
 """
 
 from __future__ import annotations
 
-import os.path
 import re
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bench.harness import verdicts
+from bench.harness.contestants import order, title
 from bench.harness.results import Results
-from bench.report import plots, summary
-from bench.report.tables import fragment
-from bench.report.text import Table
+from bench.report import plots, summary, tables
 
 ROOT = Path(__file__).parents[2]
-#: The summary for users, and all tables.
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "bench" / "results.md")
+PAGE = ROOT / "docs" / "performance.md"
 FOLDER = ROOT / "docs" / "performance"
-RESULTS = FOLDER / "results.json"
+TABLES, RESULTS, PLOT = FOLDER / "tables.txt", FOLDER / "results.json", FOLDER / "pair.svg"
 #: For a table or a plot without results: otherwise a gap would look like a zero.
 MISSING = "*Not measured in this run.*"
-MARK = re.compile(r"(<!-- (table|plot): ([^\n]+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
-
-SPECIAL: Mapping[str, Callable[[Results], Table]] = {
-    "summary-many": lambda results: summary.summary(results, 5),
-    "summary-one": lambda results: summary.summary(results, 1),
-    "demands": summary.demands,
-    "versions": summary.versions,
-    "failures": summary.failures,
-    "machine": summary.machine,
-}
+MARK = re.compile(r"(<!-- (?:table|plot): ([^\n]+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def filled(text: str, results: Results, drawn: Mapping[str, str], folder: str) -> str:
-    """A page with the tables and plots of these results between its marks."""
+def all_tables(results: Results) -> str:
+    """Every figure of the run, what became of our own targets, versions and the machine."""
+    lines = [tables.render(results), "", "Our own targets", ""]
+    lines += map(verdicts.line, results.verdicts)
+    lines += ["", "Versions", ""]
+    lines += [f"  {title(key):<32}{results.versions[key]}" for key in sorted(results.versions, key=order)]
+    lines += ["", "The machine", ""]
+    lines += [f"  {name.replace('_', ' '):<32}{value}" for name, value in results.machine.items()]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def publish(results: Results) -> list[Path]:
+    """Write the page, the tables, the plot and the document for this run. The files that changed."""
+    contents = {TABLES: all_tables(results), PLOT: plots.pair(results), RESULTS: results.to_json()}
+    parts = {"pair": f"![{plots.WORDS}]({FOLDER.name}/{PLOT.name})" if contents[PLOT] else ""}
+    for name, masters in (("summary-many", 5), ("summary-one", 1)):
+        parts[name] = summary.summary(results, masters)
 
     def put(match: re.Match[str]) -> str:
-        head, kind, name, _, end = match.groups()
-        content = table(name, results) if kind == "table" else picture(name, drawn, folder)
-        return f"{head}\n\n{content.strip() or MISSING}\n\n{end}"
+        head, name, _, end = match.groups()
+        return f"{head}\n\n{parts[name] or MISSING}\n\n{end}"
 
-    return MARK.sub(put, text)
-
-
-def table(name: str, results: Results) -> str:
-    """One table of a page."""
-    if name in SPECIAL:
-        made = SPECIAL[name](results)
-        return made.markdown() if made.rows else ("Nobody.\n" if name == "failures" else "")
-    return fragment(results, name)
-
-
-def picture(name: str, drawn: Mapping[str, str], folder: str) -> str:
-    """One plot of a page; ``folder`` is the way from the page to the plots."""
-    return f"![{plots.PLOTS[name].words}]({folder}/{name}.svg)" if f"{name}.svg" in drawn else ""
-
-
-def publish(results: Results, pages: Sequence[Path] = PAGES, folder: Path = FOLDER) -> list[Path]:
-    """Write the pages, their plots and the document for this run. The files that changed."""
-    drawn = plots.draw(results)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.svg"):
-        if old.name not in drawn:
-            old.unlink()
-    contents = {folder / name: svg for name, svg in drawn.items()}
-    contents[folder / RESULTS.name] = results.to_json()
-    for page in pages:
-        way = os.path.relpath(folder, page.parent)
-        contents[page] = filled(page.read_text(encoding="utf-8"), results, drawn, way)
+    contents[PAGE] = MARK.sub(put, PAGE.read_text(encoding="utf-8"))
     changed = []
     for path, content in contents.items():
         if not path.exists() or path.read_text(encoding="utf-8") != content:

@@ -1,17 +1,14 @@
-"""The plots of the page: bars in SVG, drawn from the results alone. The same results give the same bytes.
+"""The plot of the page: bars in SVG, drawn from the results alone. The same results give the same bytes.
 
-A plot takes the reader's colour of text (`currentColor`): it is readable on a light and on a dark page.
+It takes the reader's colour of text (`currentColor`): it is readable on a light and on a dark page.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
 
-from bench.harness.results import Case, Results
-from bench.report.contestants import family, order, title, tuned
+from bench.harness.contestants import family, order, title, tuned
+from bench.harness.results import Results
 from bench.report.tables import failed
 from bench.report.text import number
 
@@ -22,90 +19,24 @@ OURS, THEIRS = "#2f86d6", "#8d939c"
 #: Of the picture, of the names, and of the longest bar. The rest is for the figures.
 WIDTH, NAMES, LONGEST = 450, 190, 200
 ROW = 18
+LABEL = "µs for one acquire and release, N = 5"
+#: For readers who cannot see the plot.
+WORDS = "Bars: the median time of one pair on five masters, by contestant"
 
 
-@dataclass(frozen=True)
-class Plot:
-    """One figure of the case with the most masters. `words`: for readers who cannot see the plot."""
-
-    scenario: str
-    figure: str
-    label: str
-    words: str
-    more_is_better: bool = False
-    log: bool = False
-    #: 1,000 shows microseconds as milliseconds.
-    divisor: float = 1.0
-
-
-PLOTS: Mapping[str, Plot] = {
-    "pair": Plot(
-        "pair",
-        "p50_us",
-        "µs for one acquire and release, N = 5",
-        "Bars: the median time of one pair on five masters, by contestant",
-    ),
-    "changes": Plot(
-        "contention",
-        "changes_per_s",
-        "owner changes a second, N = 5 (more is better), logarithmic",
-        "Bars: owner changes a second under contention, by contestant",
-        more_is_better=True,
-        log=True,
-    ),
-    "hand-off": Plot(
-        "wake_up",
-        "p50_us",
-        "ms from the release to the waiter's return, N = 5, logarithmic",
-        "Bars: the time from a release to the waiter's return, by contestant",
-        log=True,
-        divisor=1e3,
-    ),
-    "idle": Plot(
-        "idle",
-        "requests_per_s",
-        "requests a second of 50 idle waiters, N = 5, logarithmic",
-        "Bars: requests a second that idle waiters send, by contestant",
-        log=True,
-    ),
-}
-
-
-def draw(results: Results) -> dict[str, str]:
-    """All plots for which there are figures, by the names of their files."""
-    drawn = {}
-    for name, plot in PLOTS.items():
-        cases = list(results.find(plot.scenario))
-        if cases:
-            largest = max(cases, key=lambda case: (case.case.get("masters", 0), len(case.rows)))
-            if svg := bars(largest, plot):
-                drawn[f"{name}.svg"] = svg
-    return drawn
-
-
-def bars(case: Case, plot: Plot) -> str:
+def pair(results: Results) -> str:
     """A bar for each contestant, the best on top, its interval as a line; failures say so."""
-    values = {
-        key: row.figures[plot.figure] / plot.divisor
-        for key, row in case.rows.items()
-        if plot.figure in row.figures
-    }
+    rows = next((case.rows for case in results.find("pair", masters=5)), {})
+    values = {key: row.figures["p50_us"] for key, row in rows.items() if "p50_us" in row.figures}
     if not values:
         return ""
-    sign = -1 if plot.more_is_better else 1
-    keys = sorted(values, key=lambda key: (sign * values[key], order(key)))
-    keys += [key for key, row in case.rows.items() if failed(row.error) and key not in values]
-    intervals = {key: case.rows[key].intervals.get(plot.figure, ()) for key in values}
-    ends = {key: [end / plot.divisor for end in found[:2]] for key, found in intervals.items()}
-    highest = max(high for key in values for high in (values[key], *ends[key]))
-    least = min([value for value in values.values() if value > 0], default=1.0) / 2
+    keys = sorted(values, key=lambda key: (values[key], order(key)))
+    keys += [key for key, row in rows.items() if failed(row.error) and key not in values]
+    ends = {key: rows[key].intervals.get("p50_us", ())[:2] for key in values}
+    highest: float = max(high for key in values for high in (values[key], *ends[key]))
 
     def length(value: float) -> float:
-        if plot.log:
-            share = math.log(max(value, least) / least) / math.log(max(highest, 2 * least) / least)
-        else:
-            share = value / (highest or 1.0)
-        return round(LONGEST * share, 1)
+        return round(LONGEST * value / highest, 1)
 
     parts = []
     for i, key in enumerate(keys):
@@ -139,8 +70,8 @@ def bars(case: Case, plot: Plot) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {(len(keys) + 1) * ROW + 4}" '
             'font-family="ui-sans-serif, system-ui, sans-serif" font-size="10.5" fill="currentColor">',
             ALONE,
-            f"<title>{escape(plot.words)}</title>",
-            f'<text x="{NAMES}" y="12">{escape(plot.label)}</text>',
+            f"<title>{escape(WORDS)}</title>",
+            f'<text x="{NAMES}" y="12">{escape(LABEL)}</text>',
             *parts,
             "</svg>\n",
         ]

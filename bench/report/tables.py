@@ -1,50 +1,33 @@
-"""Results as tables: `render` for a terminal, `fragment` for the page.
-
-Both show every figure of the results, so that a new figure of a scenario needs no change here.
-"""
+"""Results as tables of text: all figures of all scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from bench.harness.contestants import family, order, title
 from bench.harness.results import Case, Results, Row, Scenario
-from bench.report.contestants import family, order, title
-from bench.report.layout import LAYOUTS, Column, Layout, said, usual
-from bench.report.text import Table, number, quoted, tables_of
+from bench.report.layout import LAYOUTS, Layout, said
+from bench.report.text import Table, number
 
 FAMILIES = ("rlock", "peer", "floor")
 
 
 def render(results: Results) -> str:
-    """All scenarios, for a terminal."""
-    parts = [heading(results)]
-    for scenario in results.scenarios:
-        parts.append(f"\n{scenario.title}\n  {scenario.question}\n")
-        parts.append(tables_of(tables(scenario), page=False))
-    return "\n".join(parts)
-
-
-def heading(results: Results) -> str:
-    """One line on the run."""
+    """All scenarios."""
     kind = "a quick run: its figures mean nothing" if results.quick else "a run"
-    return f"{kind}, {results.began}, {number(results.took_s)} s"
-
-
-def fragment(results: Results, name: str) -> str:
-    """The tables of one scenario, for the page; empty if it was not run."""
+    lines = [f"{kind}, {results.began}, {number(results.took_s)} s"]
     for scenario in results.scenarios:
-        if scenario.name == name:
-            return tables_of(tables(scenario), page=True)
-    return ""
+        lines += ["", scenario.title, f"  {scenario.question}", ""]
+        lines += [line for table in tables(scenario) for line in table.lines()]
+    return "\n".join(lines)
 
 
 def tables(scenario: Scenario) -> list[Table]:
     """The tables of one scenario."""
-    layout = LAYOUTS.get(scenario.name, Layout(Column("")))
+    layout = LAYOUTS[scenario.name]
     cases = list(scenario.cases)
     if layout.across:
         return [table for group in _groups(cases, layout.across) for table in _across(group, layout)]
-    # A page shows the first one, and folds the others.
     cases.sort(key=lambda case: -case.case.get("masters", 0))
     return [_one(case, layout) for case in cases]
 
@@ -64,7 +47,9 @@ def _groups(cases: Sequence[Case], across: Sequence[str]) -> list[list[Case]]:
 
 
 def _one(case: Case, layout: Layout) -> Table:
-    columns = columns_of(case.rows.values(), layout)
+    columns = [
+        column for column in layout.columns if any(column.of(row) is not None for row in case.rows.values())
+    ]
     table = Table(["", *(column.heading for column in columns)], caption=said(case.case))
     for key in ranked(case.rows, layout):
         row = case.rows[key]
@@ -87,6 +72,9 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
     keys = list(dict.fromkeys([*(key for found in reversed(ranks) for key in found), *rows]))
     keys.sort(key=lambda key: FAMILIES.index(family(key)))
     tables: list[Table] = []
+    if not any(layout.best.of(row) is not None for found in rows.values() for row in found.values()):
+        failures = [[named(key, Row(error="failed")), *["-"] * len(words)] for key in keys]
+        return [Table(["", *words], failures, rest, notes(rows))]
     for pivot in layout.pivots:
         if not any(pivot.of(row) is not None for found in rows.values() for row in found.values()):
             continue
@@ -100,21 +88,8 @@ def _across(cases: Sequence[Case], layout: Layout) -> list[Table]:
                 worst = next((row for row in found if failed(row.error)), found[-1])
                 table.rows.append([named(key, worst), *cells])
         tables.append(table)
-    if tables:
-        tables[-1].notes = notes(rows)
-    elif any(row.error for found in rows.values() for row in found.values()):
-        failures = [[named(key, Row(error="failed")), *["-"] * len(words)] for key in keys]
-        tables = [Table(["", *words], failures, rest, notes(rows))]
+    tables[-1].notes = notes(rows)
     return tables
-
-
-def columns_of(rows: Iterable[Row], layout: Layout) -> list[Column]:
-    """The columns of the layout that have values, then all other figures."""
-    found = list(rows)
-    there = list(dict.fromkeys(figure for row in found for figure in row.figures))
-    asked = [column for column in layout.columns if any(column.of(row) is not None for row in found)]
-    known = {column.figure for column in asked if not column.ratio} | layout.hidden
-    return [*asked, *(Column(figure) for figure in there if figure not in known and not usual(figure))]
 
 
 def failed(error: str | None) -> bool:
@@ -123,9 +98,8 @@ def failed(error: str | None) -> bool:
 
 
 def named(key: str, row: Row) -> str:
-    """The name of a row: bold for ours, with other conditions in brackets, and with a mark for a failure."""
-    name = f"**{title(key)}**" if family(key) == "rlock" else title(key)
-    return name + (f" ({row.differs})" if row.differs else "") + (" †" if failed(row.error) else "")
+    """The name of a row, with other conditions in brackets, and with a mark for a failure."""
+    return title(key) + (f" ({row.differs})" if row.differs else "") + (" †" if failed(row.error) else "")
 
 
 def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
@@ -139,7 +113,7 @@ def notes(rows: Mapping[str, Mapping[str, Row]]) -> list[str]:
         for error, words in by_error.items():
             where = "; ".join(word for word in words if word) if len(words) < len(rows[key]) else ""
             mark = "† " if failed(error) else ""
-            found.append(f"{mark}{title(key)}{where and f', {where}'}: {quoted(error)}")
+            found.append(f"{mark}{title(key)}{where and f', {where}'}: {error[:160]}")
     return found
 
 

@@ -1,11 +1,9 @@
-"""Tables as text, for a terminal and for a page; and figures as text."""
+"""Tables and figures as text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import dataclass, field
 
 
 def number(value: float) -> str:
@@ -29,54 +27,12 @@ class Table:
     caption: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def markdown(self) -> str:
-        """In Markdown. The first column is text, the others are aligned to the right."""
-        rule = [":---", *["---:"] * (len(self.heading) - 1)]
-        lines = [f"{self.caption}:\n"] if self.caption else []
-        lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in (self.heading, rule, *self.rows)]
-        if self.notes:
-            lines += ["", *(f"- {' '.join(note.split())}" for note in self.notes)]
-        return "\n".join(lines) + "\n"
-
-    def terminal(self) -> str:
-        """In columns."""
-        shown = [[_plain(cell) for cell in row] for row in (self.heading, *self.rows)]
-        widths = [max(len(row[i]) for row in shown) for i in range(len(self.heading))]
+    def lines(self) -> list[str]:
+        """In columns: the first one is text, the others are aligned to the right."""
+        rows = (self.heading, *self.rows)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [f"  {self.caption}"] if self.caption else []
-        for row in shown:
-            first, *others = row
-            aligned = [first.ljust(widths[0])]
-            aligned += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-            lines.append(("  " + "  ".join(aligned)).rstrip())
-        lines += [f"  ! {_plain(note)}" for note in self.notes]
-        return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    """Escaped: the text of an error may hold a bar, which would end the cell."""
-    return " ".join(text.replace("|", "\\|").split())
-
-
-def _plain(text: str) -> str:
-    """Without Markdown."""
-    return " ".join(text.replace("**", "").replace("`", "").split())
-
-
-def quoted(text: str, longest: int = 160) -> str:
-    """The text of another program, as one piece of code of a page."""
-    # Renderers disagree on how a bar is escaped within code in a table.
-    shown = " ".join(text.split()).replace("`", "'").replace("|", "¦")
-    return f"`{shown if len(shown) <= longest else shown[: longest - 1] + '…'}`"
-
-
-def tables_of(tables: Sequence[Table], *, page: bool) -> str:
-    """Several, one under the other; a page shows the first one, and folds the others."""
-    if not page:
-        return "\n".join(table.terminal() for table in tables)
-    parts = [table.markdown() for table in tables[:1]]
-    for table in tables[1:]:
-        inside = replace(table, caption="").markdown()
-        parts.append(
-            f'<details markdown="1">\n<summary>{escape(table.caption)}</summary>\n\n{inside}\n</details>\n'
-        )
-    return "\n".join(parts)
+        for first, *others in rows:
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            lines.append("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        return [*lines, *(f"  ! {note}" for note in self.notes), ""]

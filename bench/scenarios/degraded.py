@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
@@ -53,7 +54,7 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
             Runners((contestant, urls[state]) for contestant in chosen for state in STATES)
         )
         states = {runner: STATES[i % len(STATES)] for i, runner in enumerate(runners.runners)}
-        runners.warm_up("pairs", lock_of, rng, clock.part(0.1))
+        runners.warm_up(lock_of, rng, clock.part(0.1))
         fleets[DEAD][WHICH].kill()
         fleets[STALLED][WHICH].pause()
         delay.set(FAR_MS)
@@ -63,7 +64,7 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
         runners.runners = [runner for runner in runners.runners if runner not in slow]
         try:
             for runner in runners.turns(rng, clock):
-                runner.batch("pairs", lock_of(runner), patience_s)
+                runner.batch(lock_of(runner), patience_s)
         finally:
             runners.runners += slow  # `Runners` ends only these
         yield from cases(states)
@@ -75,8 +76,9 @@ def lock_of(runner: Runner) -> str:
 
 def notice(runners: Runners, seconds: float, patience_s: float) -> None:
     """All runners lock and release at the same time, and notice the masters in trouble."""
+    stop_ns = time.monotonic_ns() + round(seconds * 1e9)
     for runner in runners.runners:
-        runner.send("throughput", prefix=f"{NAME}-notice-{runner.key}-", threads=1, seconds=seconds)
+        runner.send("loop", lock=f"{NAME}-notice-{runner.key}", stop_ns=stop_ns)
     for runner, _ in gather(runners.runners, seconds + patience_s):
         # A pair may take much longer now: size the batches anew.
         runner.pair_s = 0.0
@@ -87,7 +89,7 @@ def measure_slow(runners: Runners, patience_s: float) -> list[Runner]:
     slow = runners.runners
     for _ in range(SLOW_PAIRS):
         for runner in slow:
-            runner.send("pairs", lock=lock_of(runner), count=1)
+            runner.send("loop", lock=lock_of(runner), count=1)
         for runner, answer in gather(slow, patience_s):
             runner.take(answer)
         slow = [one for one in slow if one.rounds and one.rounds[-1][-1] > SLOW_S * 1e9]

@@ -53,7 +53,6 @@ class Held:
         self._counters = stack.enter_context(Counters(masters))
         self._before = self._connected()
         self._group = stack.enter_context(Group(contestant, masters, 1, ttl_ms))
-        self._group.warm_up()
         self._prefixes: list[tuple[str, int]] = []
         self.figures: dict[str, float] = {}
         self.cpu_percent: list[float] = []

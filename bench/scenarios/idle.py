@@ -50,13 +50,13 @@ class Waiting:
         self.row = row
         self._lock = f"idle-{contestant.key}"
         self._group = stack.enter_context(Group(contestant, self.masters, 2))
-        self._group.warm_up()
 
     def begin(self) -> None:
         """From now on one process holds, and fifty threads of the other one wait."""
         if not self._group[0].ask("acquire", lock=self._lock, wait_ms=1000)["acquired"]:
             raise Failed("TimeoutError: not acquired within 1 s, and nobody had it")
-        self._group[1].ask("wait", lock=self._lock, threads=WAITERS)
+        # Nobody reads the answer: the process is ended while they wait.
+        self._group[1].send("loop", lock=self._lock, threads=WAITERS, count=1, wait_ms=-1)
 
     def _cpu_ns(self) -> int:
         return self._group.cpu_ns() - self._group.cpu_ns(1)

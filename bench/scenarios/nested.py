@@ -18,7 +18,7 @@ QUESTION = "How long do a nested acquire and release take?"
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
     # A floor is a pair of commands; nested it would be the same once more.
     locks = [contestant for contestant in contestants if contestant.family != "floor"]
-    for case in cases(locks, Clock(budget_s), (5,) if quick else (1, 5), "nested", quick):
+    for case in cases(locks, Clock(budget_s), (5,) if quick else (1, 5), quick, nested=True):
         unsupported = [key for key, row in case.rows.items() if (row.error or "").startswith("Unsupported:")]
         for key in unsupported:
             del case.rows[key]

@@ -27,28 +27,27 @@ TITLE = "An uncontended lock"
 QUESTION = "How long do one acquire and release take, and how far is that from the limit?"
 
 MASTERS, QUICK_MASTERS = (1, 3, 5), (1, 5)
-VERB = "pairs"
 #: Of the time of a case, once all have started.
 WARM_UP = 0.2
 
 
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:
-    yield from cases(contestants, Clock(budget_s), QUICK_MASTERS if quick else MASTERS, VERB, quick)
+    yield from cases(contestants, Clock(budget_s), QUICK_MASTERS if quick else MASTERS, quick)
 
 
 def cases(
-    contestants: Sequence[Contestant], clock: Clock, sizes: Sequence[int], verb: str, quick: bool
+    contestants: Sequence[Contestant], clock: Clock, sizes: Sequence[int], quick: bool, nested: bool = False
 ) -> Iterator[Case]:
-    """Each fleet in turn; the same for another verb."""
+    """Each fleet in turn; ``nested``: of a lock that its owner holds already."""
     floors = [contestant.key for contestant in contestants if contestant.family == "floor"]
     for i, size in enumerate(sizes):
-        rng = random.Random(f"{verb} {size}")
+        rng = random.Random(size)
         part = clock.part(1 / (len(sizes) - i))
         chosen = taking_turns(contestants, size, quick)
         with Masters(size) as masters, placed(masters, chosen) as runners:
-            runners.warm_up(verb, lambda runner: f"{verb}-{runner.key}", rng, part.part(WARM_UP))
+            runners.warm_up(lambda runner: runner.key, rng, part.part(WARM_UP), nested)
             for runner in runners.turns(rng, part):
-                runner.batch(verb, f"{verb}-{runner.key}")
+                runner.batch(runner.key, nested=nested)
             rows = {runner.key: runner.row() for runner in runners.runners}
         case = Case({"masters": size}, rows)
         case.compare("p50_us", [*floors, "rlock", "redis-py"])

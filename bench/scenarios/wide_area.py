@@ -62,9 +62,9 @@ def case(
     unit_us = trips[len(trips) // 2]
     holders = Runners([])
     holders.runners = [pair.holder for pair in pairs]
-    holders.warm_up("pairs", lock_of, rng, clock.part(WARM_UP))
+    holders.warm_up(lock_of, rng, clock.part(WARM_UP))
     for runner in holders.turns(rng, clock.part(PAIRS)):
-        runner.batch("pairs", lock_of(runner))
+        runner.batch(lock_of(runner))
     by_holder = {pair.holder: pair for pair in pairs if pair.holder.contestant.family != "floor"}
     done: dict[Pair, list[HandOver]] = {pair: [] for pair in pairs}
     lock = f"{NAME}-{'-'.join(f'{ms:g}' for ms in rtt_ms)}"

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from rlock._client import calls, connections, engine, notifications
+from rlock._client import calls, connections, engine, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire, contender, hand_off, release, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
-from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
+from rlock.rules import commands, lease, options, quorum, replies, restart_guard, scripts
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire
 from rlock.rules.lease import Confirmation
@@ -75,6 +75,7 @@ def claim(
         command = commands.acquire(
             name, place.token, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
         )
+        command.packed = encode(command.by_source())  # not "confirmation by its hash" as well
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     given = {i: handed[i] for i in since}
     confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)
@@ -195,21 +196,43 @@ def absurd_lease(stack: ExitStack) -> None:
     stack.enter_context(patch.object(masters, "_NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
 
 
+def _raises(stack: ExitStack) -> None:
+    """An error that comes of what was received is raised out of the call of whoever read it."""
+    fail = connections.Connections.fail
+
+    def raising(self: Any, server: Any, error: BaseException) -> None:
+        fail(self, server, error)
+        if isinstance(error, ValueError | TypeError):
+            raise error
+
+    stack.enter_context(patch.object(connections.Connections, "fail", raising))
+
+
+@bug("reply that no script gives", "3.11")
+def strict_reply(stack: ExitStack) -> None:
+    """A reply of another type than expected raised out of the call. A program that answered at the address of
+    one master stopped all clients."""
+    genuine = replies._no_vote
+
+    def strict(reply: Any) -> Any:
+        if not isinstance(reply, Exception):
+            raise TypeError(f"unexpected reply {reply!r:.40}")
+        return genuine(reply)
+
+    _raises(stack)
+    stack.enter_context(patch.object(replies, "_no_vote", strict))
+
+
 @bug("message that is no UTF-8", "3.11")
 def strict_message(stack: ExitStack) -> None:
     """A stranger's message on the channel raised UnicodeDecodeError out of the acquire of each waiter."""
-    genuine, fail = notifications.Inbox.on_release, connections.Connections.fail
+    genuine = notifications.Inbox.on_release
 
     def strict(self: Any, master: int, message: bytes) -> None:
         message.decode()
         genuine(self, master, message)
 
-    def raising(self: Any, server: Any, error: BaseException) -> None:
-        fail(self, server, error)
-        if isinstance(error, UnicodeDecodeError):
-            raise error
-
-    stack.enter_context(patch.object(connections.Connections, "fail", raising))
+    _raises(stack)
     stack.enter_context(patch.object(notifications.Inbox, "on_release", strict))
     stack.enter_context(patch.object(Wire, "announces", lambda *_: True))
 
@@ -295,6 +318,13 @@ def resubscribed_blindly(stack: ExitStack) -> None:
     stack.enter_context(patch.object(notifications.Subscription, "confirm", blindly))
 
 
+@bug("silent subscription", "4.1")
+def never_doubted(stack: ExitStack) -> None:
+    """A connection for messages that fell silent was kept while commands worked. Each hand-off to its client
+    was lost, and all waited for the claim second."""
+    stack.enter_context(patch.object(subscriptions.Subscriptions, "doubt", lambda *_: None))
+
+
 @bug("wake-up lost by a dead waiter", "4.4")
 def handed_to_the_dead(stack: ExitStack) -> None:
     """A release handed the lock to a waiter that nobody listened for any more. The others slept on for the
@@ -306,7 +336,21 @@ def handed_to_the_dead(stack: ExitStack) -> None:
 
 @bug("hand-off of one who left", "4.4")
 def kept_by_one_who_left(stack: ExitStack) -> None:
-    """A hand-off that came when its waiter had left was not passed on: the others waited for its claim."""
+    """A hand-off to a waiter that was leaving was not passed on: the others waited for its claim."""
+    code = "local code = redis.pcall('hdel', lock, owner)"
+    rewrite(stack, scripts.RELEASE, code, f"if owner == 'left' then return {{0, '', 0, -2, 0}} end\n{code}")
+
+    def only_leave(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
+        if words[-1] != "left":
+            return genuine(self, keys, *words)  # type: ignore[no-any-return]
+        self._zrem(keys[1], words[4])
+        return [0, b"", 0, -2, 0]
+
+    def leave(wire: Wire, name: str, waiter: str, **how: Any) -> Any:
+        return commands.free(wire, name, "left", waiter, **how)
+
+    model(stack, "_release", only_leave)
+    stack.enter_context(patch.object(commands, "leave_queue", leave))
     stack.enter_context(patch.object(engine.Engine, "pass_on", lambda *_: None))
 
 

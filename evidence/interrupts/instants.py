@@ -54,7 +54,7 @@ class Stuck(BaseException):
     """The operation did not end."""
 
 
-def _is_ours(code: CodeType) -> bool:
+def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(ROOT) and not code.co_filename.startswith(MASTERS)
 
 
@@ -66,8 +66,8 @@ def _in_masters(frame: FrameType | None) -> bool:
     return False
 
 
-def _place(frame: FrameType | None) -> str:
-    while frame is not None and not _is_ours(frame.f_code):
+def place(frame: FrameType | None) -> str:
+    while frame is not None and not is_ours(frame.f_code):
         frame = frame.f_back
     if frame is None:
         return "outside"
@@ -96,7 +96,7 @@ class Instant:
 
     def on_call(self, frame: FrameType, kind: str, _: Any) -> Any:
         calling, self._calling = self._calling, None
-        if not _is_ours(frame.f_code):
+        if not is_ours(frame.f_code):
             return None
         if calling is None or calling is not frame.f_back:  # such as a property
             self.passed += 1
@@ -121,7 +121,7 @@ class Instant:
         if _in_masters(frame):
             self._held_back = True
             return
-        self.place = _place(frame)
+        self.place = place(frame)
         sys.settrace(None)
         if self.work is None:
             raise KeyboardInterrupt
@@ -141,11 +141,11 @@ class Instant:
 
     def on_collection(self, phase: str, _: Any) -> None:
         frame = sys._getframe(1)
-        if phase != "start" or _thread.get_ident() != MAIN or not _is_ours(frame.f_code):
+        if phase != "start" or _thread.get_ident() != MAIN or not is_ours(frame.f_code):
             return
         self.passed += 1
         if self.passed == self.at and self.work is not None:
-            self.place = _place(frame)
+            self.place = place(frame)
             self.work()
 
 
@@ -153,12 +153,12 @@ MAIN = _thread.get_ident()
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
     """Raise `Stuck` in the main thread after so many seconds, also where it waits for a mutex."""
 
     def stuck(_: int, frame: FrameType | None) -> None:
         sys.settrace(None)
-        raise Stuck(_place(frame))
+        raise Stuck(place(frame))
 
     signal.signal(signal.SIGALRM, stuck)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
@@ -173,7 +173,7 @@ def signalled(instant: Instant, seconds: float) -> Iterator[None]:
     """Run the body with a signal at an instant. A KeyboardInterrupt goes no further."""
     before = signal.signal(signal.SIGINT, instant.on_signal)
     gc.disable()  # otherwise the signal may hit a finalizer of an earlier run
-    with _limited(seconds):
+    with limited(seconds):
         try:
             sys.settrace(instant.on_call)
             try:
@@ -195,7 +195,7 @@ def collected(instant: Instant, seconds: float) -> Iterator[None]:
     gc.collect()
     gc.freeze()  # otherwise each collection would go through all objects
     gc.callbacks.append(instant.on_collection)
-    with _limited(seconds):
+    with limited(seconds):
         try:
             gc.set_threshold(1, 1_000_000)
             yield

@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 import rlock
+from rlock.rules.keys import NOTE
+from rlock.testing import MemoryMasters
 
 Call = Callable[[], object]
 Operation = Callable[["Scene"], Iterator[Call]]
@@ -18,6 +20,23 @@ HELD_S = 0.004
 NAME = "x"
 
 
+def left(masters: MemoryMasters) -> list[str]:
+    """Keys on the masters that a hold or a waiter left there."""
+    found: list[str] = []
+    for master in masters:
+        with master.mutex:
+            keys = [key for key in list(master._keys.keys) if master._keys.look(key)]
+        found += [key for key in keys if key != NOTE and not key.endswith(":fence")]
+    return found
+
+
+def disagree(masters: MemoryMasters, owner: str) -> list[str]:
+    """Whether fewer masters than a quorum have an owner's hold."""
+    entries = [master._keys.look(NAME) for master in masters]
+    has = [name for entry in entries if entry is not None for name in entry.fields]
+    return [f"it is held by {owner}, and the masters have {has}"] * (has.count(owner) <= len(masters) // 2)
+
+
 class Scene:
     """The client under test, another client of the same masters, and threads."""
 
@@ -25,6 +44,7 @@ class Scene:
         self.client = rlock.Client(masters, ttl=8.0)
         self.other = rlock.Client(masters, ttl=8.0)
         self.lock = self.client.lock(NAME)
+        self.changed = 0  # acquires of `lock` by a signal handler or a finalizer, less its releases
         self._threads: list[threading.Thread] = []
 
     def start(self, work: Call) -> None:
@@ -233,3 +253,19 @@ OPERATIONS: dict[str, Operation] = {
     "several names": several,
     "Condition.wait": condition,
 }
+
+#: The operations that acquire, or release, once; the others do both, or none.
+ACQUIRES = {
+    name for name in OPERATIONS if "acquire" in name or name in ("hand-over to it", "try a busy lock")
+}
+RELEASES = {"release", "release to a thread"}
+
+
+def change(name: str, result: object, error: BaseException | None) -> int:
+    """By how much an operation that ended so has changed the hold count of its lock."""
+    if name in ACQUIRES:
+        return int(result is True)
+    not_held = type(error) in (rlock.NotHeldError, RuntimeError)  # of Condition.wait
+    if name in RELEASES:
+        return 0 if not_held else -1
+    return int(not_held)  # a `with` block whose release came too late

@@ -13,8 +13,7 @@ from rlock.testing.contention.history import History
 from tests.histories import ask, got, history, hold, look, ms
 from tests.seeds import first_seed
 
-from ..bugs.__main__ import found
-from ..simulation.histories import control, scheduled, write
+from ..simulation.histories import scheduled, write
 from . import MissingError, Porcupine
 
 SEEDS = 100
@@ -77,15 +76,3 @@ def test_random_schedules_are_accepted_and_refused_with_equal_tokens(
     assert verdict.legal, f"python -m evidence.simulation.histories --first {first} --seeds {SEEDS}"
     path.write_text(re.sub(r":token \d+", ":token 1", path.read_text(encoding="utf-8")), encoding="utf-8")
     assert not porcupine.judge(path).legal
-
-
-@pytest.mark.parametrize("bug", found())
-def test_a_bug_that_a_history_shows_is_refused_and_the_same_without_it_accepted(
-    porcupine: Porcupine, path: Path, bug: str
-) -> None:
-    shown = control(bug, found()[bug])
-    if shown is not None:
-        write(path, [shown.without])
-        assert not porcupine.judge(path).legal
-        write(path, [shown.whole])
-        assert porcupine.judge(path).legal

@@ -95,6 +95,7 @@ class Client(Process, Engine):
         """The thread that runs may be kept from it for a while."""
         chance, mean = self.kept
         if chance and self.random.random() < chance:
+            self.world.happens("kept", self, None, "")
             yield Wait(self.random.expovariate(1 / mean))
 
     def kept_behind(self, program: WaitGenerator[T]) -> WaitGenerator[T]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import ClientOptions, LockOptions
 
 from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
+from .referee import valid_for
 from .schedules import BUSY, CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS, events
 
 if TYPE_CHECKING:
@@ -24,16 +26,24 @@ if TYPE_CHECKING:
 REBIRTH_S = 0.5
 #: What a stranger publishes on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
+#: Replies that no script gives.
+NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)
 
 
 class Nemesis:
-    """One step: its random numbers, and what it may touch. ``actor``: the client of the event before it."""
+    """One step: its random numbers, and what it may touch.
 
-    def __init__(self, play: Play, dice: Random, actor: Client | None = None) -> None:
+    ``actor``: the client of the event before it; ``there``: the master of that event.
+    """
+
+    def __init__(
+        self, play: Play, dice: Random, actor: Client | None = None, there: Host | None = None
+    ) -> None:
         self.play = play
         self.world = play.world
         self.dice = dice
         self.actor = actor
+        self.there = there
         self.lock = play.locks[0]
         self.busy = play.setup.mode in BUSY
 
@@ -46,6 +56,8 @@ class Nemesis:
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
+        if self.actor in alive and self.play.setup.mode == "leases" and self.dice.random() < 0.6:
+            return self.actor
         role = self.dice.choice(("any", "actor", "actor", "holder", "waiter", *["waiter"] * self.busy))
         if role == "actor" and self.actor in alive:
             return self.actor
@@ -57,6 +69,8 @@ class Nemesis:
 
     def host(self) -> Host:
         """A master: any, or one that has a lock, or has not."""
+        if self.there is not None and self.play.setup.mode == "leases" and self.dice.random() < 0.7:
+            return self.there
         hosts, role = self.world.hosts, self.dice.choice(("any", "any", "taken", "free"))
         if role != "any":
             hosts = [host for host in hosts if bool(host.left(self.lock)) == (role == "taken")] or hosts
@@ -95,20 +109,29 @@ class Nemesis:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
     def until(
-        self, action: Callable[[], object], longest: float = HELD_UP_S, host: Host | None = None
+        self,
+        action: Callable[[], object],
+        longest: float = HELD_UP_S,
+        host: Host | None = None,
+        client: Client | None = None,
     ) -> None:
         """Do it after a while, or a moment after an event that comes before that.
 
-        ``host``: in some modes that event may be the end of a lease there, or a loss of memory.
+        ``host`` and ``client``: in some modes that event may be the end of a lease there, or a loss of memory.
         """
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
-        if host is not None and self.play.setup.mode == "guard":
+        if host is not None and self.play.setup.mode in ("guard", "leases"):
             left_s = host.master.pttl(self.lock) / 1000
             if left_s > 0 and self.dice.random() < 0.4:
                 self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
                 return
             behind += MORE_EVENTS["guard"] * 2
+        if client is not None and client.holds and self.play.setup.mode == "leases":
+            ends_in = max(valid_for(client, hold) for hold in client.holds)
+            if ends_in > 0 and self.dice.random() < 0.6:
+                self.later(ends_in + self.dice.choice((0.001, 0.01, 0.05, 0.2)), action)
+                return
 
         def once() -> None:
             if not done:
@@ -120,7 +143,7 @@ class Nemesis:
         else:
             delay = self.dice.choice((0.0, 0.002, 0.05, 0.3))
             what, nth = self.dice.choice(behind), self.dice.choice((1, 1, 2, 3))
-            self.play.behind(what, nth, lambda _: self.later(delay, once))
+            self.play.behind(what, nth, lambda *_: self.later(delay, once))
             self.later(longest, once)
 
 
@@ -154,6 +177,21 @@ def half_open(nemesis: Nemesis) -> None:
         connection.mute(*wires[chosen])
 
 
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)
+
+
+def talk_nonsense(nemesis: Nemesis) -> None:
+    """Another program answers at the address of a master."""
+    host = nemesis.host()
+    host.nonsense.extend(nemesis.dice.sample(NONSENSE, len(NONSENSE)))
+    nemesis.until(host.nonsense.clear)
+
+
 def hold_up(nemesis: Nemesis) -> None:
     """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
     ways = nemesis.ways()
@@ -181,6 +219,41 @@ def hold_commands(nemesis: Nemesis) -> None:
         nemesis.until(client.go_on)
 
 
+def partition(nemesis: Nemesis) -> None:
+    """Each client reaches some masters only. Which ones these are changes with what happens to the lock."""
+    play, dice, shut = nemesis.play, nemesis.dice, set[Way]()
+    share, both = dice.choice((0.2, 0.3, 0.5)), dice.random() < 0.2
+
+    def open_it(way: Way) -> None:
+        if way in shut:
+            shut.remove(way)
+            way.open()
+
+    def change() -> None:
+        for client in nemesis.world.clients:
+            for host, ways in zip(nemesis.world.hosts, client.ways, strict=True):
+                for way in ways if both else ways[:1]:
+                    if dice.random() > share:
+                        continue
+                    if way in shut:
+                        open_it(way)
+                        continue
+                    shut.add(way)
+                    way.shut()
+                    left_s = host.master.pttl(nemesis.lock) / 1000
+                    if left_s > 0 and dice.random() < 0.5:  # until the lease there has ended
+                        nemesis.later(left_s + dice.choice((0.001, 0.01)), partial(open_it, way))
+
+    def again(what: str) -> None:
+        if not play.over:
+            nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), change)
+            play.behind(what, 1, lambda *_: again(what))
+
+    change()
+    for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
+        play.behind(what, 1, lambda *_, what=what: again(what))  # type: ignore[misc]
+
+
 def slow_down(nemesis: Nemesis) -> None:
     extra = nemesis.dice.uniform(0.0, 0.2)
     ways = nemesis.ways()
@@ -201,15 +274,22 @@ def stop_master(nemesis: Nemesis) -> None:
 
 
 def restart(nemesis: Nemesis) -> None:
-    nemesis.play.restarts += 1
+    dice, hosts = nemesis.dice, [nemesis.host()]
     nemesis.play.died_at = nemesis.world.events.now
-    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
-    nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
+    down_s = dice.choice((0.0, dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
+    if nemesis.busy and dice.random() < 0.4:
+        hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
+    for host in hosts:
+        nemesis.play.restarts += 1
+        host.restart(down_s, silent=dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
     nemesis.play.restarts += 1
+    if nemesis.play.setup.mode == "leases":
+        nemesis.play.behind("rival", 1, lambda _, host: host and host.restart())
+        return
     host = nemesis.host()
     host.tripwire = True
     # Somebody may have it already, and be cut off from one that it needs.
@@ -260,7 +340,7 @@ def stop_client(nemesis: Nemesis) -> None:
     # So that a lease of 3 s which is renewed each second survives it.
     longest = 1.8 if nemesis.play.setup.mode == "stops" else HELD_UP_S
 
-    nemesis.until(client.go_on, longest)
+    nemesis.until(client.go_on, longest, client=client)
 
 
 def kill_client(nemesis: Nemesis) -> None:
@@ -271,10 +351,21 @@ def kill_client(nemesis: Nemesis) -> None:
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
+def die_asking(nemesis: Nemesis) -> None:
+    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
+    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
+        there.shut()
+    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    nemesis.later(0.01, client.kill)
+
+
 def keep_from_running(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
         client.kept = (nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4)))
+        if nemesis.play.setup.mode == "leases":
+            client.kept = (0.8, client.kept[1])
 
         def mend() -> None:
             client.kept = (0.0, 0.0)
@@ -291,6 +382,8 @@ def interrupt(nemesis: Nemesis) -> None:
 
 
 def evict(nemesis: Nemesis) -> None:
+    if nemesis.play.setup.mode == "leases":
+        nemesis.actor = None  # an operator is seldom the one that holds the lock
     client = nemesis.client()
     if client is not None and not client.careless:  # its ban would be as long as its lease
         thread = client.thread()
@@ -370,8 +463,11 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "cut messages": cut_messages,
     "lose answers": lose_answers,
     "half open": half_open,
+    "silence": silence,
+    "nonsense": talk_nonsense,
     "hold up": hold_up,
     "hold commands": hold_commands,
+    "partition": partition,
     "slow down": slow_down,
     "stop master": stop_master,
     "restart": restart,
@@ -383,6 +479,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose the disk": lose_the_disk,
     "stop client": stop_client,
     "kill client": kill_client,
+    "die asking": die_asking,
     "keep from running": keep_from_running,
     "interrupt": interrupt,
     "evict": evict,

@@ -43,6 +43,8 @@ LOCKS = ("a", "{b}")
 #: by TCP (11 s); a restart guard (1 s), a lease (1 s), the pause before a dead master is dialled again (2 s),
 #: and a claim with the look after it for each waiter.
 BOUND_S = 30.0
+#: Done behind an event, with the client and the master of it.
+Then = Callable[[Client | None, Host | None], object]
 #: The options of one acquire: its random numbers, and the job of its thread.
 Job = Callable[[Client, Thread], WaitGenerator[None]]
 
@@ -102,7 +104,7 @@ class Play:
         self.died_at, self.over = -9.0, False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
-        self._behind: dict[tuple[str, int], list[Callable[[Client | None], object]]] = {}
+        self._behind: dict[tuple[str, int], list[Then]] = {}
         for host in self.world.hosts:
             host.durable = dice.random() < setup.durable
             if record:
@@ -121,7 +123,7 @@ class Play:
             if step.after:
                 self.behind(step.after, step.nth, partial(self._later, step.at, act), first=True)
             else:
-                self.world.events.at(step.at, partial(act, None))
+                self.world.events.at(step.at, partial(act, None, None))
 
     def _past(self, host: Host) -> None:
         """What has been before."""
@@ -137,7 +139,7 @@ class Play:
     # -- events and steps --------------------------------------------------------------------------
 
     def behind(
-        self, what: str, nth: int, action: Callable[[Client | None], object], *, first: bool = False
+        self, what: str, nth: int, action: Then, *, first: bool = False
     ) -> None:
         """Do something behind the ``nth`` event of a kind from now on."""
         due = nth if first else self._happened[what] + nth
@@ -146,13 +148,15 @@ class Play:
     def _happens(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         self._happened[what] += 1
         for action in self._behind.pop((what, self._happened[what]), ()):
-            action(client)
+            action(client, host)
         self.oracles.see(what, client, host, owner)
+        if what == "grant" and self.setup.mode == "leases" and self.world.referee.held(self.locks[0]):
+            self._happens("rival", client, host, owner)
 
-    def _later(self, delay: float, act: Callable[[Client | None], object], client: Client | None) -> None:
-        self.world.events.at(self.world.events.now + delay, partial(act, client))
+    def _later(self, delay: float, act: Then, client: Client | None, host: Host | None) -> None:
+        self.world.events.at(self.world.events.now + delay, partial(act, client, host))
 
-    def _do(self, step: Step, actor: Client | None) -> None:
+    def _do(self, step: Step, actor: Client | None, there: Host | None) -> None:
         if self.over or self.world.events.now >= self.calm_s:
             return
         self.world.tell(f"STEP {step.what}")
@@ -160,7 +164,7 @@ class Play:
         if step.what == "take":
             self.take(dice)
         else:
-            ACTS[step.what](Nemesis(self, dice, actor))
+            ACTS[step.what](Nemesis(self, dice, actor, there))
 
     # -- clients at work ---------------------------------------------------------------------------
 
@@ -216,7 +220,8 @@ class Play:
         while events.now < self.calm_s:
             try:
                 if not jobs and self.busy:
-                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, 0.3))))
+                    longest = 1.0 if self.setup.mode == "leases" else 0.3
+                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, longest))))
                     yield from self.use(client.random, client, thread)
                 elif not jobs:
                     yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
@@ -235,7 +240,8 @@ class Play:
     ) -> LockOptions:
         ttl = None
         if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
-            ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
+            short = SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl
+            ttl = dice.choice((None, short) if self.setup.mode == "deaths" else (None, None, None, short))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
@@ -243,12 +249,14 @@ class Play:
         if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
             yield from client.curious(dice.choice(self.locks))
             return
-        renew = dice.random() < {"waiting": 1.0, "always": 0.95, "fixed": 0.0}.get(habit, 0.7)
+        renew = dice.random() < {"waiting": 1.0, "always": 0.95, "trying": 0.95, "fixed": 0.0}.get(habit, 0.7)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()
         if habit == "waiting":
             pass
-        elif habit == "always":
+        elif habit == "trying" and chance < 0.5:
+            until = AT_ONCE
+        elif habit in ("always", "trying"):
             if chance < (0.3 if self.setup.mode == "races" else 0.1):
                 until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
@@ -278,7 +286,7 @@ class Play:
             looks = dice.choice((1, 3, 12)) if self.busy else 1
             if self.busy and dice.random() < 0.3:  # or until somebody waits for it
                 delay = dice.choice((0.0, dice.uniform(0.0, 0.005), dice.uniform(0.0, 0.03)))
-                told = partial(self._later, delay, lambda _: self.tell_to_let_go(hold))
+                told = partial(self._later, delay, lambda *_: self.tell_to_let_go(hold))
                 self.behind("queued", 1, told)
             for _ in range(looks):
                 yield Wait(held_s / looks, self._holding, lambda: hold.owner in self._told)
@@ -372,6 +380,7 @@ class Play:
                 client.resume(client.random)
         for host in self.world.servers:
             host.tripwire = False
+            host.nonsense.clear()
             if host.stopped:
                 host.go_on()
         for group in self.world.groups.values():

@@ -34,16 +34,23 @@ CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
-MORE_EVENTS = {"groups": ("promote", "promote"), "guard": ("loss", "loss")}
+MORE_EVENTS = {
+    "groups": ("promote", "promote"),
+    "guard": ("loss", "loss"),
+    # "rival": a grant while another owner has the lock.
+    "leases": ("enter", "release", "loss", "rival", "rival", "renew", "renew", "absent"),
+}
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Behind these a waiter may be slow.
-DISTURBING = ("restart", "keep from running")
+DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races", "stops")
+BUSY = ("hand-off", "races", "stops", "leases")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
+#: Modes in which a step often disturbs the same moment as another one.
+CLOSE = ("deaths", *SWARMS[1:])
 #: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
 KINDS: dict[str, dict[str, int]] = {
     "storm": {
@@ -72,10 +79,11 @@ KINDS: dict[str, dict[str, int]] = {
         "stranger": 1,
         "set a clock back": 1,
         "careless": 1,
+        "nonsense": 2,
         "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "newcomer": 2},
+    "deaths": {"kill client": 8, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
@@ -105,7 +113,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
-        "evict": 1,
+        "evict": 4,
         "kill client": 1,
     },
     "races": {
@@ -115,8 +123,23 @@ KINDS: dict[str, dict[str, int]] = {
         "lose answers": 4,
         "cut": 4,
         "cut messages": 3,
-        "restart": 2,
+        "restart": 3,
+        "silence": 2,
         "newcomer": 1,
+    },
+    "leases": {
+        "partition": 20,
+        "restart": 3,
+        "restart after a grant": 10,
+        "flush": 2,
+        "stop master": 8,
+        "stop client": 8,
+        "keep from running": 6,
+        "let go": 5,
+        "hold commands": 8,
+        "cut": 2,
+        "evict": 5,
+        "look": 1,
     },
 }
 MODES = {
@@ -127,9 +150,17 @@ MODES = {
     "stops": 8,
     "clocks": 3,
     "hand-off": 12,
-    "races": 8,
+    "races": 12,
     "groups": 20,
     "guard": 24,
+    "leases": 24,
+}
+#: In the mode "leases": the events behind which a step does most harm.
+FITTING = {
+    "let go": ("kept",),
+    "keep from running": ("absent", "absent", "renew"),
+    "hold commands": ("queued", "queued", "release", "renew"),
+    "evict": ("claim", "claim", "enter"),
 }
 FAILOVERS = {
     "promote": 3,
@@ -137,11 +168,11 @@ FAILOVERS = {
     "late replica": 3,
     "empty return": 2,
     "fail back": 3,
-    "old replica": 6,
+    "old replica": 9,
     "added replica": 2,
 }
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"init", "stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -232,8 +263,21 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((3, 3, 5)),
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode == "leases":
+        fleet = dice.choice(("short", "short", "hasty", "two", "long"))
+        return Setup(
+            dice.choice((3, 3, 3, 5)),
+            dice.choice((2, 2, 3)),
+            mode,
+            fleet,
+            dice.choice((0.0002, 0.005)),
+            dice.choice((0.005, 0.005, 30.0)),
+            "unused" if fleet == "two" else "vouched",
+            joined=True,
+            habit=dice.choice(("always", "trying")),
+        )
     if mode not in SWARMS:
-        fleet = {"slow": "patient"}.get(mode) or dice.choice(("short", "short", "long"))
+        fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
@@ -280,6 +324,10 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
     kinds = {what: FAILOVERS.get(what, weight) for what, weight in kinds.items()}
     if setup.fleet == "two":
         kinds.pop("careless", None)  # one that learns of its lease has another restart guard
+    if dice.random() < 0.8:
+        kinds.pop("nonsense", None)
+    elif "nonsense" in kinds:
+        kinds.pop("careless", None)  # its undo may be lost, and its lease is a day
     chosen = [what for what in kinds if not (traced and what in UNTRACED)]
     if setup.mode == "races" and dice.random() < 0.5:
         chosen = [what for what in chosen if what not in DISTURBING]
@@ -292,20 +340,28 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
 
 
 def events(mode: str) -> tuple[str, ...]:
+    if mode == "leases":
+        return MORE_EVENTS[mode]
     return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
 
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
+    if what == "partition" and dice.random() < 0.6:
+        return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
         until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
+    behind = events(setup.mode)
+    if setup.mode == "leases":
+        delay = delay if dice.random() < 0.5 else 0.0
+        behind = FITTING.get(what, behind)
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
-    return Step(round(delay, 4), what, seed, dice.choice(events(setup.mode)), nth)
+    return Step(round(delay, 4), what, seed, dice.choice(behind), nth)
 
 
 def _beside(dice: Random, step: Step, other: Step) -> Step:
@@ -330,7 +386,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
         takes += ["take"] * 6
     steps = [drawn_step(dice, what, setup) for what in (*takes, *faults)]
-    for i in range(1, len(steps) if setup.mode in SWARMS[1:] else 0):
+    for i in range(1, len(steps) if setup.mode in CLOSE else 0):
         steps[i] = _beside(dice, steps[i], steps[i - 1])
     return Schedule(seed, setup, tuple(sorted(steps)))
 
@@ -345,7 +401,7 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
         if kind < 0.3 or i < 0:
             what = _weighted(dice, {**swarm(dice, setup), "take": 5})
             steps.append(drawn_step(dice, what, setup))
-            if setup.mode in SWARMS[1:]:
+            if setup.mode in CLOSE:
                 steps[-1] = _beside(dice, steps[-1], dice.choice(steps))
         elif kind < 0.45:
             del steps[i]

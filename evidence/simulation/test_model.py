@@ -11,10 +11,10 @@ import pytest
 
 from rlock.rules import commands, keys, scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import MAX_TOKEN, OWN, REDISSON
+from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import Entry
-from rlock.testing.memory.masters import Master
+from rlock.testing.memory.masters import MOST, Master
 from tests.servers import AnyMaster, raw
 
 LOCKS = ("job", "{tagged}job")
@@ -204,7 +204,7 @@ def any_command(random: Random, twins: Twins) -> Command:
     where = place(random, name)
     kind = random.choice(KINDS)
     # By the server's time; long ago; equal ones; ahead of all.
-    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), MAX_TOKEN - 100))
+    token = random.choice((0, 0, 7, TICKET, TICKET, TICKET + random.randrange(3), MOST - 100))
     guarded, lease_ms = random.random() < 0.7, random.choice((LEASE_MS, LONGER_MS))
     if kind == "acquire":
         # Often enough the place to which the lock was handed.
@@ -233,7 +233,7 @@ def any_command(random: Random, twins: Twins) -> Command:
         sick = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
         return commands.heal(lease_ms, sick[: random.randrange(1, 3)], guarded=guarded)
     if kind == "fence":
-        above = min(twins.model._last(keys.fence(name))[0] + 1, MAX_TOKEN - 100)
+        above = min(twins.model._last(keys.fence(name))[0] + 1, MOST - 100)
         return commands.fence(name, owner, random.choice((token or TICKET, above)))
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))

@@ -1,10 +1,18 @@
-"""Connections of tasks: transports of the event loop, which call when something has arrived."""
+"""Connections of tasks: transports of the event loop, which call when something has arrived.
+
+Names are looked up in threads of rlock: lookups that hang would fill the executor of the event loop, which
+the application needs and `asyncio.run` waits for. There is one thread for each name at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import cache
 from typing import Any, ClassVar
 
 from .._client import endpoints
@@ -41,8 +49,8 @@ class StreamConnection(Connection, asyncio.Protocol):
 
     def abandon(self) -> None:
         # Not by the transport: it would take the socket out of the epoll set that parent and child share.
-        socket = self.transport.get_extra_info("socket")
-        descriptor = -1 if socket is None else socket.fileno()
+        found = self.transport.get_extra_info("socket")
+        descriptor = -1 if found is None else found.fileno()
         if descriptor >= 0:
             # The number stays taken: the transport (uvloop's, too) closes it once more when it is collected.
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -66,6 +74,10 @@ class Endpoint(endpoints.Endpoint):
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
 
+    def __init__(self, master: object) -> None:
+        super().__init__(master)
+        self._class = _dialling(self._class)  # type: ignore[arg-type]
+
     async def connect_async(self, options: ConnectOptions) -> StreamConnection:
         """A connection after its handshake. Raises `ConnectError`."""
         options = options._replace(replicas=self.replicas)
@@ -84,6 +96,77 @@ class Endpoint(endpoints.Endpoint):
             if isinstance(error, ConnectError) or not isinstance(error, Exception):
                 raise
             raise connect_error(error) from None
+
+
+@cache
+def _dialling(kind: type[Any]) -> type[Any]:
+    """A library's class of connections, with sockets of `_open_socket`."""
+
+    async def connect(self: Any) -> None:
+        self.sock = await _open_socket(self.host, self.port, self.socket_connect_timeout)
+        await kind._connect(self)
+
+    def arguments(self: Any) -> dict[str, Any]:
+        found = dict(kind._connection_arguments(self), sock=self.sock)
+        host, _ = found.pop("host"), found.pop("port")
+        return {**found, "server_hostname": host} if "ssl" in found else found
+
+    named = hasattr(kind, "_connection_arguments")  # not a unix socket
+    return type(
+        kind.__name__, (kind,), {"_connect": connect, "_connection_arguments": arguments} if named else {}
+    )
+
+
+async def _open_socket(host: str, port: int, timeout: float) -> socket.socket:
+    """A socket that is connected to the first address of a name that answers within ``timeout`` seconds."""
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        try:
+            addresses = await asyncio.wait_for(_look_up(host, port), timeout)
+        except asyncio.TimeoutError:
+            raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
+    reason: Exception = OSError(f"the name {host} has no address")
+    for family, kind, protocol, _, address in addresses:
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setblocking(False)
+            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(opened, address), timeout)
+            return opened
+        except BaseException as error:
+            opened.close()
+            if not isinstance(error, OSError | asyncio.TimeoutError):
+                raise
+            reason = error
+    raise reason
+
+
+#: The lookups under way, by process, name and port.
+_lookups: dict[tuple[int, str, int], Future[Any]] = {}
+
+
+def _look_up(host: str, port: int) -> asyncio.Future[Any]:
+    key = os.getpid(), host, port
+    if (known := _lookups.get(key)) is not None:
+        return asyncio.wrap_future(known)
+    found: Future[Any] = Future()
+    found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
+
+    def work() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:
+            found.set_exception(error)
+        finally:
+            del _lookups[key]
+
+    _lookups[key] = found
+    try:
+        threading.Thread(target=work, name="rlock-lookup", daemon=True).start()
+    except BaseException:
+        del _lookups[key]
+        raise
+    return asyncio.wrap_future(found)
 
 
 async def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.closing import close
 from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
@@ -59,8 +60,7 @@ class Engine(engine.Engine):
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
         key = self.key()
-        hold = self.holds.find(key, options.name)
-        if hold is not None and self.nested(hold):
+        if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
             return True
         contender = self.contender(key, options, until)
         try:
@@ -70,16 +70,13 @@ class Engine(engine.Engine):
             raise
 
     async def release(self, name: str) -> None:
-        await self.release_hold(self.held(name))
-
-    async def release_hold(self, hold: Hold, left: int | None = None) -> None:
-        await run(self.release_gen(hold, left))
+        await run(self.release_gen(self.held(name)))
 
     async def perform(self, procedure: WaitGenerator[T]) -> T:
         return await run(procedure)
 
     async def close(self) -> None:
-        await run(self.close_gen())
+        await run(close(self))
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
 

@@ -276,6 +276,17 @@ class Calls(Pipeline[L], Masters):
         server.missed.clear()
         for pending in missed:
             self._post(server, pending._replace(sent_at=now), pending.command.packed)
+        # The rounds under way that this master was not sent: one of the others may be stalled.
+        others = [other.connection for other in self._connections.servers if other.connection is not None]
+        calls = {
+            id(each.call): each.call for other in others for each in other.pending if each.call is not None
+        }
+        for call in calls.values():
+            if server.index in call.ballot.unsent and not call.over and not call.ballot.settled:
+                call.ballot.recall(server.index)
+                self._post(
+                    server, PendingReply(call, call.request.command, now, now), call.request.command.packed
+                )
 
     def look(self, now: float) -> None:
         """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""

@@ -23,7 +23,9 @@ from .runtime import Parker
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
-NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet")
+NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet: it has not answered the first attempt so far")
+#: A master flaps if so many of its connections ended within so many seconds.
+FLAPS, FLAPS_S = 3, 60.0
 
 
 def would_block(error: OSError) -> bool:
@@ -147,6 +149,9 @@ class MasterConnection(Generic[L]):
     connection: L | None = None
     fault: Fault = NOT_CONNECTED  # why there is no connection
     failures: int = 0  # attempts that failed in a row
+    #: When its last connections ended.
+    ended_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
+    flaps: bool = False
     probe_at: float = -math.inf  # when the next attempt is due
     is_connecting: bool = False
     #: Commands that it may not have received.

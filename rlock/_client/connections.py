@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import hiredis
 
-from ..events import Event, MasterAnswers, MasterFailed
+from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import Connection, MasterConnection, Traffic
+from .connection import FLAPS, FLAPS_S, Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
 from .runtime import Parker, Runtime, Waiter
 
@@ -157,12 +158,21 @@ class Connections(ABC, Generic[L]):
         self._traffic.on_drop(server, connection, fault)
 
     def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
-        news, server.fault = fault != server.fault, fault
-        self._report(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news, connected))
+        news, server.fault = connected or fault != server.fault, fault
+        if connected:
+            server.ended_at.append(self._clock())
+        label = server.endpoint.label
+        self._report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
 
-    def _report(self, event: Event) -> None:
-        if not self._options.subscriber:  # the command connection to the same master reports it
-            self._context.pending_events.add(event)
+    def _report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
+        if self._options.subscriber:
+            return  # the command connection to the same master reports it
+        before, server.flaps = server.flaps, self._clock() < server.ended_at[0] + FLAPS_S
+        if server.flaps and not before:
+            text = f"flapping: {FLAPS} connections ended within a minute; the log goes on when it is steady"
+            flapping = MasterFailed(event.master, "flapping", text, connected=True)
+            self._context.pending_events.add(flapping)
+        self._context.pending_events.add(replace(event, news=event.news and not server.flaps))
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         """Begin the attempts that are due, and wait until ``enough`` masters are connected.
@@ -263,7 +273,7 @@ class Connections(ABC, Generic[L]):
             self._register(server, outcome)
             self._traffic.on_connect(server, outcome)
             if server.connection is outcome:  # not refused as a duplicate
-                self._report(MasterAnswers(server.endpoint.label, news=failures > 0))
+                self._report(server, MasterAnswers(server.endpoint.label, news=failures > 0))
         self._wake_waiters()
         now = self._clock()
         pause = max(0.0, server.probe_at - now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from inspect import signature
@@ -36,10 +36,13 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
 ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
-#: After some 11 s the kernel notices a peer that has vanished, without a command.
+#: After some 11 s the kernel notices a peer that has vanished, without a command. TCP_USER_TIMEOUT: and if
+#: bytes are not acknowledged; otherwise Linux sends them again for a quarter of an hour, and probes nothing.
 _KEEPALIVE = {
     getattr(socket, option): value
-    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+    for option, value in (
+        *(("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 11_000)),
+    )
     if hasattr(socket, option)
 }
 
@@ -68,7 +71,7 @@ class Group:
     acknowledge a vote before it counts.
     """
 
-    master: Any
+    master: Any = field(repr=False)  # older libraries show the password in the text of a client
     replicas: int
     service: str = ""
 
@@ -251,7 +254,7 @@ def _malformed(library: Any, url: str) -> str | None:
     A password that holds `/`, `?`, `#` or a comma puts parts of itself in the place of a host or an option.
     """
     unreadable = "has characters that no URL can have (in a password write each as %XX)"
-    if not url.isascii() and url != url.encode("utf-8", "replace").decode():
+    if not url.isprintable():
         return unreadable
     if sentinel.is_sentinel(url):
         group = sentinel.take_apart(url)
@@ -288,6 +291,8 @@ def _malformed(library: Any, url: str) -> str | None:
         options = library.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
+    if not f"{options.get('host')}{options.get('path')}".isprintable():  # by a %XX
+        return unreadable
     objects = [key for key in _OBJECTS if isinstance(options.get(key), str)]
     return f"has the option {objects[0]}, which no text can be" if objects else None
 

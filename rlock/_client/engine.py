@@ -27,7 +27,6 @@ from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from . import lock_events
 from .calls import Calls
-from .closing import close
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
@@ -147,6 +146,9 @@ class Engine(Port):
     def taken(self, name: str) -> bool:
         return self.holds.taken(name, self.clock())
 
+    def owns(self, contender: Contender) -> bool:
+        return self.holds.find(contender.key, contender.name) is not None
+
     def wants_queue_length(self, contender: Contender) -> bool:
         return observed() and not contender.report.queued
 
@@ -165,6 +167,9 @@ class Engine(Port):
         """End an acquire that raised nothing."""
         self.under_way.acquiring.pop(id(contender.owners), None)
         if not got:
+            hold = self.holds.find(contender.key, contender.name)  # see `owns`
+            if hold is not None and self.nested(hold):
+                return True
             lock_events.not_acquired(contender.options, contender.report, self.clock)
         return got
 
@@ -194,76 +199,81 @@ class Engine(Port):
             raise NotHeldError(name, self.holds.holder(name))
         return hold
 
-    def release_gen(self, hold: Hold, left: int | None = None) -> WaitGenerator[None]:
-        """Set the hold count to ``left``, or to one less; 0 gives the lock up.
+    def release_gen(self, hold: Hold) -> WaitGenerator[None]:
+        """Give back one acquire; the last one gives the lock up.
 
         Raises `LeaseLostError` after a loss, and `NotHeldError` if somebody has released it since.
         """
-        releasing = self.under_way.releasing
         if self.interrupted():
-            # No call between these lines: a finalizer may release it, too.
-            left = hold.count - 1 if left is None else left
-            if left < 0:
-                raise NotHeldError(hold.name, self.holds.holder(hold.name))
-            hold.count = left
-            if left == 0:
-                releasing[hold.owner] = hold  # first: close() must find it
-                self.holds.forget(hold)
-                # In another thread: this one has to return before the masters can be told.
-                self.runtime.later(partial(self._release_late, hold))
+            self._release_here(hold)
             return
+        releasing, left = self.under_way.releasing, -1
         try:
-            try:
-                confirmation = hold.lease.confirmation
-                if confirmation is not None and self.clock() >= hold.lease.valid_until:
-                    # The masters may have confirmed the lease while this process did not run.
-                    yield from self.masters.collect([confirmation.ballot], self.clock())
-                with self.mutex:
-                    began = self.clock()
-                    lost = hold.lease.look(began) is LeaseState.LOST
-                    reason = hold.reason
-                    left = hold.count - 1 if left is None else left  # no call up to the store
-                    if left < 0:
-                        raise NotHeldError(hold.name, self.holds.holder(hold.name))
-                    hold.count = left
-                    if left == 0:
-                        self._remove(hold)
-                        # Before the masters know: otherwise a renewal at the same time would report a loss.
-                        hold.lease.on(LeaseEvent.RELEASE)
-                        if not lost:
-                            releasing[hold.owner] = hold
-                            if hold.waiter:
-                                self.notifications.left.append(token_of(hold.waiter))
-                if lost:
-                    # Otherwise on_lost is not called if the owner is faster than the watchdog.
-                    self.watchdog.report_loss(hold, reason)
-                    raise LeaseLostError(hold.name, reason)
-                if left:
-                    return
-                released, handed_over = yield from self._give_up(hold)
-            except BaseException as error:
-                left = hold.count - 1 if left is None else left
-                if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
-                    lock_events.released(hold, began, self.clock(), confirmed=False)
-                    return  # close() has released it
-                if left == 0 and not self.closed:
+            confirmation = hold.lease.confirmation
+            if confirmation is not None and self.clock() >= hold.lease.valid_until:
+                # The masters may have confirmed the lease while this process did not run.
+                yield from self.masters.collect([confirmation.ballot], self.clock())
+            with self.mutex:
+                began = self.clock()
+                lost, reason = hold.lease.look(began) is LeaseState.LOST, hold.reason
+                if hold.count < 1:
+                    raise NotHeldError(hold.name, self.holds.holder(hold.name))
+                hold.count = left = hold.count - 1  # no call since the question
+                if left == 0:
+                    self._remove(hold)
+                    # Before the masters know: otherwise a renewal at the same time would report a loss.
+                    hold.lease.on(LeaseEvent.RELEASE)
+                    if not lost:
+                        releasing[hold.owner] = hold
+                        if hold.waiter:
+                            self.notifications.left.append(token_of(hold.waiter))
+            if lost:
+                # Otherwise on_lost is not called if the owner is faster than the watchdog.
+                self.watchdog.report_loss(hold, reason)
+                raise LeaseLostError(hold.name, reason)
+            if left:
+                return
+            outcome = yield from self._give_up(hold)
+        except BaseException as error:
+            if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
+                lock_events.released(hold, began, self.clock(), confirmed=False)
+                return  # close() has released it
+            if left == 0 or (left < 0 and hold.count == 1):  # Ctrl-C may come before the store
+                if not self.closed:
                     self._forget(hold)
-                raise
-            finally:
-                releasing.pop(hold.owner, None)
-            if released is Released.NOT_OURS and not self.closed:
-                self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
-                raise LeaseLostError(hold.name, DISOWNED)
-            if released is Released.UNSURE and not self.closed:
-                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
-            if observed():
-                confirmed = released is Released.DONE
-                lock_events.released(hold, began, self.clock(), confirmed=confirmed, handed=handed_over)
-        except BaseException:
-            if left == 0:
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
                 lock_events.given_up(hold, self.clock())
             raise
+        finally:
+            releasing.pop(hold.owner, None)
+        self._report_release(hold, began, outcome)
+
+    def _release_here(self, hold: Hold) -> None:
+        """Give back one acquire in a handler or finalizer that interrupted a change."""
+        # No call between these lines: a finalizer may release it, too.
+        left = hold.count - 1
+        if left < 0:
+            raise NotHeldError(hold.name, self.holds.holder(hold.name))
+        hold.count = left
+        if left == 0:
+            self.under_way.releasing[hold.owner] = hold  # first: close() must find it
+            self.holds.forget(hold)
+            # In another thread: this one has to return before the masters can be told.
+            self.runtime.later(partial(self._release_late, hold))
+
+    def _report_release(self, hold: Hold, began: float, outcome: Outcome) -> None:
+        """Report the end of a release to its owner and to observers."""
+        try:
+            if outcome.released is Released.NOT_OURS and not self.closed:
+                self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
+                raise LeaseLostError(hold.name, DISOWNED)
+            if outcome.released is Released.UNSURE and not self.closed:
+                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+            if observed():
+                done, handed = outcome.released is Released.DONE, outcome.handed_over
+                lock_events.released(hold, began, self.clock(), confirmed=done, handed=handed)
+        finally:
+            lock_events.given_up(hold, began)  # nothing, unless Ctrl-C has kept it from being reported
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)
@@ -289,12 +299,6 @@ class Engine(Port):
         self.under_way.releasing.pop(hold.owner, None)
         lock_events.given_up(hold, self.clock())
 
-    def reset(self, name: str) -> None:
-        """Forget every hold of this process on a lock, whoever has it."""
-        for hold in self.holds:
-            if hold.name == name:
-                self._forget(hold)
-
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
@@ -310,9 +314,6 @@ class Engine(Port):
         own = self.notifications.waiting(name)
         local = len(own) + self._local_queue.length(name)
         return inspect.statistics(self.masters, name, timeout, own, local)
-
-    def close_gen(self) -> WaitGenerator[None]:
-        return close(self)
 
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""

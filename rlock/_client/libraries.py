@@ -9,7 +9,8 @@ bounds the memory that a server can make a client use.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -54,12 +55,8 @@ def library_of(client: object, part: str = "") -> Any:
 
 def errors(*names: str) -> tuple[type[Exception], ...]:
     """The errors with these names, of each library in use."""
-    modules = [import_module(package) for package in _used]
-    return tuple(
-        getattr(module, name, None) or getattr(module.exceptions, name)
-        for module in modules
-        for name in names
-    )
+    pairs = [(import_module(package), name) for package in _used for name in names]
+    return tuple(getattr(module, name, None) or getattr(module.exceptions, name) for module, name in pairs)
 
 
 def clean(text: str, secrets: Sequence[str]) -> str:
@@ -83,26 +80,24 @@ def secrets_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 def guarded(kind: type[Any]) -> type[Any]:
     """A library's class of connections; the errors that these read are clean of their ``secrets``."""
 
-    async def read_in_task(self: Any, *args: Any, **options: Any) -> Any:
+    @contextmanager
+    def cleaned(secrets: Sequence[str]) -> Iterator[None]:
         try:
-            return await kind.read_response(self, *args, **options)
+            yield
         except Exception as error:
-            _clean(error, self.secrets)
+            error.args = tuple(clean(each, secrets) if isinstance(each, str) else each for each in error.args)
             raise
 
+    async def read_in_task(self: Any, *args: Any, **options: Any) -> Any:
+        with cleaned(self.secrets):
+            return await kind.read_response(self, *args, **options)
+
     def read(self: Any, *args: Any, **options: Any) -> Any:
-        try:
+        with cleaned(self.secrets):
             return kind.read_response(self, *args, **options)
-        except Exception as error:
-            _clean(error, self.secrets)
-            raise
 
     waits = inspect.iscoroutinefunction(kind.read_response)
     return type(kind.__name__, (kind,), {"read_response": read_in_task if waits else read, "secrets": ()})
-
-
-def _clean(error: Exception, secrets: Sequence[str]) -> None:
-    error.args = tuple(clean(each, secrets) if isinstance(each, str) else each for each in error.args)
 
 
 class Reader(hiredis.Reader):

@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 from ..clock import Clock
+from ..errors import NOT_HERE, RLockError
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
 from .runtime import Runtime
@@ -35,6 +36,9 @@ class LocalQueue:
             if line is None:
                 self._lines[contender.name] = [weakref.ref(contender)]
                 return True
+            others = [other for ref in line if (other := ref()) is not None and not other.has_left]
+            if any(other.key is contender.key for other in others):
+                raise RLockError(f"lock {contender.name!r} was not asked for: {NOT_HERE}")
             contender.parker = self._runtime.parker()
             line.append(weakref.ref(contender))
             self._advance(line)

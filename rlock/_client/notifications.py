@@ -172,7 +172,7 @@ class Subscription:
 
     def confirm(self, master: int) -> None:
         if master in self.confirmed:
-            return  # subscribed once more: see `Subscriptions.doubt`
+            return
         self.confirmed.add(master)
         for inbox in self.inboxes:
             inbox.parker.wake()

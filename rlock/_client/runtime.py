@@ -87,10 +87,8 @@ class LossSignal:
         # First: a waiter that is not in the list yet sees it before it sleeps.
         self._set = True
         for parker in [*self._waiting]:
-            try:
+            with suppress(RuntimeError):  # another thread has woken it meanwhile, or its event loop is closed
                 self._wake(parker)
-            except RuntimeError:
-                pass  # another thread has woken it at the same time, or its event loop is closed
 
     def _wake(self, parker: Parker) -> None:
         parker.wake()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
@@ -87,14 +88,19 @@ class Service:
         raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
 
     def get_master_address(self) -> Any:
-        from concurrent.futures import (
-            ThreadPoolExecutor,  # 10 ms, which clients without Sentinels do not need
-        )
+        answers: list[Any] = [None] * len(self.sentinels)
+
+        def ask(i: int) -> None:
+            answers[i] = self._ask(self.sentinels[i].connection(SENTINEL_S))
 
         # At the same time: otherwise each one that is down would add its time-out to every attempt.
-        with ThreadPoolExecutor(len(self.sentinels)) as pool:
-            asked = [pool.submit(self._ask, one.connection(SENTINEL_S)) for one in self.sentinels]
-            return self.newest([answer.result() for answer in asked])
+        # Daemons, and no executor: otherwise the end of the process would wait for those that are down.
+        asked = [threading.Thread(target=ask, args=(i,), daemon=True) for i in range(len(answers))]
+        for thread in asked:
+            thread.start()
+        for thread in asked:
+            thread.join()
+        return self.newest(answers)
 
     def _ask(self, connection: Any) -> Any:
         try:

@@ -149,6 +149,7 @@ class Subscriptions(Notifications, Traffic[L]):
     def doubt(self, contender: Contender) -> None:
         with self._mutex:
             if (found := self._by_name.get(contender.name)) is not None:
+                found.confirmed.clear()  # until the replies come, its waiters count as deaf
                 # Not PING, which an ACL may forbid.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
 

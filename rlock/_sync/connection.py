@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -48,10 +49,8 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
-        try:
+        with suppress(OSError):
             self.socket.close()
-        except OSError:
-            pass
 
 
 class Endpoint(endpoints.Endpoint):

@@ -17,6 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .._client import connections
@@ -43,17 +44,13 @@ class WakePipe:
 
     def wake(self) -> None:
         if self.close.alive:
-            try:
+            with suppress(BlockingIOError):  # full of wake-ups that nobody has read yet
                 os.write(self.write_end, b"!")
-            except BlockingIOError:
-                pass  # full of wake-ups that nobody has read yet
 
     def clear(self) -> None:
         if self.close.alive:  # otherwise a greenlet after a fork could read another file
-            try:
+            with suppress(BlockingIOError):
                 os.read(self.fileno, 4096)
-            except BlockingIOError:
-                pass
 
 
 def _close_all(*descriptors: int) -> None:
@@ -77,6 +74,7 @@ class Connections(connections.Connections[SocketConnection]):
         #: The waiter whose thread reads for all, and that thread.
         self._leader: Waiter | None = None
         self._reader: object = None
+        self._nested = False  # that thread was reading when a signal handler or finalizer began to
         self._followers: set[Waiter] = set()
         #: Followers that have their replies and are not woken yet, in order.
         self._answered: dict[Waiter, None] = {}
@@ -125,6 +123,7 @@ class Connections(connections.Connections[SocketConnection]):
             # A signal handler or finalizer waits, so its own thread does not read.
             or (leader is self._leader and self._reader == caller)
         ):
+            self._nested |= self._leader not in (None, waiter) and self._reader == caller
             self._leader, self._reader = waiter, caller
             if self._answered or self.gathering:
                 self._wake_next(waiter, now)
@@ -142,6 +141,11 @@ class Connections(connections.Connections[SocketConnection]):
             self._answered.pop(waiter, None)
             if self._leader is waiter:
                 self._leader = None
+                if (
+                    self._nested
+                ):  # otherwise the interrupted wait would go on polling for what this one has read
+                    self._nested = False
+                    self._wake_pipe.wake()
             if self._followers or self.gathering:
                 self._wake_next(waiter, self._clock())
             if self.closed and self._leader is None:
@@ -247,10 +251,8 @@ class Connections(connections.Connections[SocketConnection]):
         self._forget(connection.fileno)
 
     def _forget(self, fd: int) -> None:
-        try:
+        with suppress(KeyError):
             self._poll.unregister(fd)
-        except KeyError:
-            pass
 
     def _wake_waiters(self) -> None:
         super()._wake_waiters()

@@ -13,12 +13,13 @@ from typing import ClassVar, TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.closing import close
 from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import acquire
 from ..procedures.port import WaitGenerator
-from ..rules.holds import Hold, OwnerKey, ThreadLiveness
+from ..rules.holds import OwnerKey, ThreadLiveness
 from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .connection import Endpoint
@@ -41,8 +42,8 @@ class Engine(engine.Engine):
         super().__init__(masters, options, clock, runtime, groups(endpoints))
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
-        context, timeout = self.context, options.lease(None).request_timeout
-        self.masters = Calls(Connections, endpoints, context, timeout, runtime)
+        self._timeout = timeout = options.lease(None).request_timeout
+        self.masters = Calls(Connections, endpoints, self.context, timeout, runtime)
         self.notifications = Subscriptions(Connections, self, endpoints, timeout)
         self.watchdog = Watchdog(self)
         self._local = threading.local()
@@ -74,8 +75,7 @@ class Engine(engine.Engine):
     def acquire(self, options: LockOptions, until: float) -> bool:
         """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
-        hold = self.holds.find(key, options.name)
-        if hold is not None and self.nested(hold):
+        if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
             return True
         contender = self.contender(key, options, until)
         try:
@@ -85,10 +85,7 @@ class Engine(engine.Engine):
             raise
 
     def release(self, name: str) -> None:
-        self.release_hold(self.held(name))
-
-    def release_hold(self, hold: Hold, left: int | None = None) -> None:
-        run(self.release_gen(hold, left))
+        run(self.release_gen(self.held(name)))
 
     def perform(self, procedure: WaitGenerator[T]) -> T:
         return run(procedure)
@@ -98,11 +95,11 @@ class Engine(engine.Engine):
             self.runtime.later(self.close)
             return
         # At the end of the process the thread of `later` would stop in the middle.
-        until = time.monotonic() + self.masters._timeout
+        until = time.monotonic() + self._timeout
         while self.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
             time.sleep(0.005)
         try:
-            run(self.close_gen())
+            run(close(self))
         finally:
             self.holding.discard(self)
 

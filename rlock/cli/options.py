@@ -29,10 +29,18 @@ class SecondsWithin(Seconds, click.FloatRange):
     """A number of seconds with bounds. The help text tells them; without any it would say `x<=None`."""
 
 
+def count_option(
+    *names: str, within: tuple[int, int], default: int, told: str, metavar: str = "N"
+) -> Callable[[F], F]:
+    """An option that is a whole number."""
+    kind = click.IntRange(*within)
+    return click.option(*names, metavar=metavar, type=kind, default=default, show_default=True, help=told)
+
+
 def limit_option(default: int, most: int) -> Callable[[F], F]:
     """--limit: how many locks are shown."""
-    kind, told = click.IntRange(1, most), "Show so many at the most; those that are waited for go before."
-    return click.option("--limit", metavar="N", type=kind, default=default, show_default=True, help=told)
+    told = "Show so many at the most; those that are waited for go before."
+    return count_option("--limit", within=(1, most), default=default, told=told)
 
 
 def seconds_option(*names: str, within: tuple[float, float], default: float, told: str) -> Callable[[F], F]:

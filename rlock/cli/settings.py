@@ -35,8 +35,8 @@ KEYS = {
     "restart_guard": "seconds without a vote for a master that restarted; 0: no guard",
     "interop": '"redisson": locks are shared with Redisson, the same for all who share a lock',
 }
-#: Nobody has more settings than this; who names /dev/zero gets an answer.
-MOST_BYTES = 1_000_000
+#: Nobody has more settings than this; who names /dev/zero gets an answer. A key with n dots takes n^2 steps.
+MOST_BYTES = 20_000
 #: Files of which it has been said that others can read their passwords, or write them.
 _told: set[Path] = set()
 
@@ -178,7 +178,7 @@ def _parse(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ConfigError("cannot be read: it is no settings file, it has over 1 MB")
+            raise ConfigError("cannot be read: it is no settings file, it has over 20 KB")
         found: dict[str, Any] = tomllib.loads(content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error

@@ -33,7 +33,7 @@ from ..rules.timing import (
 )
 from ..rules.waiting import Move, Stage, Step, next_move
 from .attempt import attempt, settle
-from .contender import Contender, Findings, Grant, leave_queue, stop_listening, take_back
+from .contender import Contender, Findings, Grant, leave_queue, step_aside, stop_listening, take_back
 from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
 from .inspect import impossible, no_quorum
@@ -104,6 +104,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
         if grant is not None:
             return grant._replace(handed=wake is Wake.HANDED)
+        if findings.holder is not None and port.owns(contender):
+            return None  # otherwise it would wait for its own release
         ballot, now = findings.ballot, clock()
         _report_place(port, contender)
         findings.partial = findings.partial + 1 if wake is Wake.HANDED else 0
@@ -147,6 +149,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             if grant is not None:
                 return grant
         elif wake is Wake.HANDED:
+            if contender.place is not None:
+                contender.place.aside = False  # otherwise its next round could not take the lock
             grant = claim(port, contender)
             if grant is not None:
                 return grant
@@ -203,13 +207,17 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
-        if contender.confirmed_by(confirmed, context.quorum):
+        hears, place = confirmed >= context.quorum, contender.place
+        if contender.confirmed_by(confirmed, context.quorum) or (hears and place is not None and place.aside):
+            place.aside = False  # type: ignore[union-attr]
             return Wake.TIME
-        look_at = clock() + poll_wait(context.random, subscribed=not briefly and confirmed >= context.quorum)
+        look_at = clock() + poll_wait(context.random, subscribed=not briefly and hears)
         briefly = False
         wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= until:
             return wake
+        if not hears:
+            step_aside(port, contender)
         places = port.notifications.looks_for(contender)
         if not places:
             # The holder may have renewed its lease since this waiter's last round.
@@ -219,12 +227,11 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             return wake
         master = context.random.randrange(ballot.masters) if master < 0 else master
         vote, master = yield from _look(port, contender, master, places)
-        handed = contender.place is not None and vote is not None and vote.holder == contender.place.token
-        if handed or (vote is not None and vote.code == Code.ABSENT):
+        if vote is not None and (vote.code == Code.ABSENT or vote.holder in [each.token for each in places]):
             port.notifications.doubt(contender)
         if vote is None or vote.code != Code.FOREIGN:
             return Wake.TIME
-        if handed:
+        if place is not None and vote.holder == place.token:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
@@ -242,8 +249,9 @@ def _look(
     context, masters = port.context, contender.findings.ballot.masters
     vote = None
     for _ in range(masters):
-        if contender.stage is Stage.WAITING:
-            command = commands.wait(*places)
+        stand = [place for place in places if not place.aside]
+        if contender.stage is Stage.WAITING and stand:
+            command = commands.wait(*stand)
         else:
             command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
         last = (last + 1) % masters

@@ -107,8 +107,9 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
 
 
 def queue_place(contender: Contender) -> Place | None:
-    """The place to send with a round: none before a quorum has confirmed the subscription."""
-    return contender.place if contender.stage in (Stage.JOINING, Stage.WAITING) else None
+    """The place to send with a round: none unless a quorum has confirmed the subscription."""
+    place, stands = contender.place, contender.stage in (Stage.JOINING, Stage.WAITING)
+    return place if stands and place is not None and not place.aside else None
 
 
 def _may_wait_for_stragglers(contender: Contender) -> bool:

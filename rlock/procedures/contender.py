@@ -194,6 +194,18 @@ def leave_queue(port: Port, contender: Contender) -> None:
         contender.owners.remove(place.token)
 
 
+def step_aside(port: Port, contender: Contender) -> None:
+    """Take a waiter that hears nothing out of the queue. Otherwise each release would wait for it.
+
+    It keeps its ticket, and comes back with it when a quorum confirms the subscription.
+    """
+    place = contender.place
+    if contender.stage is Stage.WAITING and place is not None and not place.aside:
+        place.aside = True
+        place.attempts += 1  # first: the lease of a message that arrives now is undone by this command
+        port.masters.send(commands.leave_queue(port.context.wire, place.name, place.waiter))
+
+
 def withdraw(port: Port, contender: Contender) -> None:
     """Undo everything that this acquire has sent. Waits for nothing."""
     try:

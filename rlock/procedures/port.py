@@ -190,6 +190,9 @@ class Port(Protocol):
     def taken(self, name: str) -> bool:
         """Whether some owner of this process holds the lock with validity left."""
 
+    def owns(self, contender: Contender) -> bool:
+        """Whether its owner has the lock: a signal handler or a finalizer has acquired it meanwhile."""
+
     def wants_queue_length(self, contender: Contender) -> bool:
         """Whether somebody observes the queue and was not told of this contender yet."""
 

@@ -131,8 +131,7 @@ class ForTasks(Holding, AsyncLock):
 
 def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
     """Acquire one lock, as `Engine.acquire` does."""
-    hold = engine.hold(options.name)
-    if hold is not None and engine.nested(hold):
+    if (hold := engine.hold(options.name)) is not None and engine.nested(hold):
         return True
     return (yield from contend(engine, engine.contender(engine.key(), options, until)))
 

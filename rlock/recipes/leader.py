@@ -191,8 +191,9 @@ class BaseLeader:
             if announced:
                 yield from self._stop(engine, hold)
         finally:  # behind on_stopped: otherwise the next leader could start before this one has stopped
+            hold.count = 1  # also if its callbacks have acquired it
             with suppress(LeaseLostError):  # it is logged already
-                yield from engine.release_gen(hold, 0)
+                yield from engine.release_gen(hold)
         if interrupt is not None:
             raise interrupt
         return failed
@@ -249,8 +250,7 @@ class Leader(BaseLeader):
             raise
 
     def _leave_and_join(self) -> None:
-        campaign = self._leave()
-        if campaign is not None and campaign is not threading.current_thread():
+        if (campaign := self._leave()) not in (None, threading.current_thread()):
             campaign.join()
 
     def wait(self, timeout: float = -1) -> bool:

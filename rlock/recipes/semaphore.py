@@ -79,7 +79,7 @@ class Permits(Holding):
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
         if (last := self._last()) is None:
             raise NotHeldError(self._gate.name, "")
-        yield from engine.release_gen(last, 0)
+        yield from engine.release_gen(last)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         try:

@@ -67,7 +67,8 @@ class HoldsOfAll(Holding):
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()
-        wanted = [lock._options for lock in self._locks if engine.hold(lock.name) is None]
+        names = {hold.name for hold in nested}  # not looked up: a signal handler may have acquired one since
+        wanted = [lock._options for lock in self._locks if lock.name not in names]
         if on_lost is not None:
             wanted = [replace(options, on_lost=once) for options in wanted]
         got = yield from _acquire_all(engine, wanted, until)
@@ -146,7 +147,7 @@ def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) ->
         if refused is None:
             return True
         with suppress(LeaseLostError):  # it is given back all the same
-            yield from engine.release_gen(kept, 0)
+            yield from engine.release_gen(kept)
         left = until - engine.clock()
         if left <= 0:
             return False

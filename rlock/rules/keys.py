@@ -20,8 +20,9 @@ _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)
 #: The key that tells since when a master keeps its data. It belongs to no lock and has no expiry: a master
 #: without it has lost its data (rules/restart_guard.py).
 NOTE = "rlock:fleet"
-#: The greatest fencing token, in the year 2255: a double of Lua has room for the tokens above it.
-MAX_TOKEN = 9 * 10**15
+#: The greatest fencing token, in the year 2223. A master discards a stored one only over 9e15, the end of a
+#: double: otherwise the token behind this one would be lower.
+MAX_TOKEN = 8 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512
 REDISSON_CHANNEL = "redisson_lock__channel:"

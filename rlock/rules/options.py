@@ -41,19 +41,17 @@ class ClientOptions:
             raise OptionsError(
                 f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
             )
-        _check_ttl("ttl", self.ttl)
-        _check_ttl("max_ttl", self.max_ttl)
-        if self.request_timeout is not None:
-            check_seconds("request_timeout", self.request_timeout)
-        if self.restart_guard is not None:
-            check_seconds("restart_guard", self.restart_guard, or_zero=True)
-            least = guard_time(self.max_ttl)
-            if 0 < self.restart_guard < least:
-                raise OptionsError(
-                    f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
-                    f"master that restarted has no vote until no lease from before can be valid, which takes "
-                    f"{least:.3f} s; leave it out, or use 0 to do without the guard"
-                )
+        for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
+            check, value = _check_ttl if "ttl" in option else check_seconds, getattr(self, option)
+            if value is not None or check is _check_ttl:  # as a float: a Fraction cannot be formatted
+                object.__setattr__(self, option, check(option, value, option == "restart_guard"))
+        least = guard_time(self.max_ttl)
+        if 0 < (self.restart_guard or 0.0) < least:
+            raise OptionsError(
+                f"restart_guard={self.restart_guard:g} s is too short for max_ttl={self.max_ttl:g} s: a "
+                f"master that restarted has no vote until no lease from before can be valid, which takes "
+                f"{least:.3f} s; leave it out, or use 0 to do without the guard"
+            )
         self.lease(None)
 
     def lease(self, ttl: float | None) -> LeaseOptions:
@@ -117,7 +115,7 @@ class LockOptions:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
 
 
-def _check_ttl(option: str, value: Any) -> float:
+def _check_ttl(option: str, value: Any, or_zero: bool = False) -> float:
     seconds = check_seconds(option, value)
     if seconds > MAX_TTL_S:
         raise OptionsError(
@@ -154,7 +152,7 @@ def check_name(name: object) -> str:
     return name
 
 
-def check_seconds(option: str, value: Any, *, or_zero: bool = False) -> float:
+def check_seconds(option: str, value: Any, or_zero: bool = False) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(value, int) and value.bit_length() > 1023:
         value = math.inf  # no float is so large

@@ -129,7 +129,7 @@ class Guard:
         self._seconds = seconds
         self.on = seconds != 0
         #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
-        self.max_ttl = max_ttl
+        self.max_ttl = self._own = max_ttl
         #: The longest lease in seconds that the notes of a quorum have: a longer one must be noted first.
         self.noted = 0.0 if self.on else math.inf
         self._epochs = [UNKNOWN for _ in masters]
@@ -230,10 +230,12 @@ class Guard:
         notes = [Note.parse(epoch.note) for epoch in self._epochs]
         leases = [0.0 if note is None else min(note.max_ttl_ms / 1000, MAX_TTL_S) for note in notes]
         self.noted = sorted(leases, reverse=True)[quorum(len(leases)) - 1]
-        longest = leases[master]
+        # It falls when an operator has stated for all memories that no lease is older (`rlock init`).
+        vouched = all(note is not None and note.since_us == 0 for note in notes)
+        longest = max(self._own if vouched else self.max_ttl, *leases)
         if longest > self.max_ttl:
             self.pending_events.add(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
-            self.max_ttl = longest
+        self.max_ttl = longest
 
     def _report(self, master: int, now: float) -> None:
         # Only for a grant that does not count: reading the state of a fleet is no reason for a warning.

@@ -28,6 +28,7 @@ class Place:
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
     drawn: bool = False  # the masters agree on the ticket
     attempts: int = 0  # rounds that were sent with this place
+    aside: bool = False  # it was taken out of the queue until the masters' messages arrive again
     #: The token under which masters hand it the lock: the owner token, if their messages are the grant. An
     #: attempt claims the lock with a token of its own.
     token: str = field(init=False)

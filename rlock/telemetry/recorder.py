@@ -146,7 +146,7 @@ class Recorder(Forgetful):
         master = self._master(event.master)
         self._sink.add(the.FAILURES, 1, master, event.kind)
         # A server that closes an idle connection is not down: the next dial tells.
-        if not (event.connected and event.kind in ("broken", "silent")):
+        if not (event.connected and event.kind in ("broken", "silent", "flapping")):
             self._sink.set(the.UP, 0, master)
 
     def _answers(self, event: events.MasterAnswers) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from rlock.cli.main import cli
 
 from ..fixtures import FreshMasters
-from ..servers import Fleet
+from ..servers import PASSWORD, Fleet
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -22,7 +22,7 @@ DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 @pytest.fixture
 def good(fresh_masters: FreshMasters) -> Fleet:
     """Three masters as the documentation wants them."""
-    return fresh_masters(3, args=DURABLE)
+    return fresh_masters(3, args=(*DURABLE, "--masterauth", PASSWORD))  # one may become a replica
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def test_it_prints_its_url_and_shows_the_real_fleet(masters3: Fleet) -> None:
     with closing(Dashboard(masters3.urls)) as page:
         assert page.said == {
             "url": f"http://127.0.0.1:{page.port}/",
-            "masters": masters3.urls,
+            "masters": masters3.labels,
             "pattern": "*",
         }
         assert get(page.port, "/healthz")[1] == b"ok\n"

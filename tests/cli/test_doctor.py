@@ -15,7 +15,7 @@ from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
 from rlock.rules.keys import NOTE
 
 from ..lock.conftest import eventually
-from ..servers import AnyMaster, Fleet, left, raw
+from ..servers import AnyMaster, Fleet, acl_user, left, raw
 from .doctoring import Seen, doctor, label
 from .doctoring import good as good  # a fixture
 from .shell import inside
@@ -35,11 +35,7 @@ def test_the_page_of_operations_tells_the_permissions_that_the_code_knows() -> N
 
 def setuser(master: AnyMaster, *rules: str) -> str:
     """A user with these rules, and the URL of the master for it."""
-    admin = raw(master.url)
-    admin.execute_command("ACL", "DELUSER", "joe")
-    admin.execute_command("ACL", "SETUSER", "joe", "on", ">pw", "-@all", *rules)
-    admin.close()
-    return master.url.replace("redis://", "redis://joe:pw@")
+    return acl_user(master.url, "joe", "-@all", *rules)
 
 
 def look(url: str, *words: str) -> Seen:

@@ -228,9 +228,7 @@ def hung_up(side: Side) -> str:
     with terminal(side, *side.traps("SIGHUP")) as (keyboard, _, _):
         side.command()
         with open(os.devnull) as nothing:
-            os.dup2(
-                nothing.fileno(), keyboard
-            )  # the terminal hangs up, and COMMAND may not end before it knows
+            os.dup2(nothing.fileno(), keyboard)  # a hang-up, which COMMAND may not miss by ending
         return str(eventually(lambda: "SIGHUP" in side.lines(), 20))
 
 

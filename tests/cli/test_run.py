@@ -241,7 +241,7 @@ def test_retries_try_again_until_masters_answer(fresh_masters: FreshMasters) -> 
     assert process.stderr is not None
     told = next(row for row in map(json.loads, process.stderr) if row["event"] == "retrying")
     assert told["retries_left"] == 59
-    assert list(told["faults"]) == fleet.urls
+    assert list(told["faults"]) == fleet.labels
     fleet[0].start()
     out, _ = process.communicate(timeout=40)
     assert (process.returncode, out) == (0, "ran\n")

@@ -22,7 +22,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
-from ..servers import AnyMaster, Fleet, raw
+from ..servers import AnyMaster, Fleet, acl_user, raw
 from .dashboards import MASTERS, lock, snapshot
 from .shell import ask
 from .shell import rlock as run
@@ -46,12 +46,11 @@ def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_e
     fresh_masters: FreshMasters,
 ) -> None:
     fleet = fresh_masters(3)
+    rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
     for server in map(raw, fleet.urls):
-        rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
-        server.execute_command("ACL", "SETUSER", "reader", "on", ">pw", *rules)
         server.hset("job", mapping={owner_token("web/1/1"): 1})
         server.pexpire("job", 60_000)
-    found = ask([url.replace("//", "//reader:pw@") for url in fleet.urls], "list")
+    found = ask([acl_user(url, "reader", *rules) for url in fleet.urls], "list")
     assert (found.code, found.out) == (69, "")
     assert "0 of 3 masters answer" in found.err
     assert "no permission" in found.err.lower() or "noperm" in found.err.lower()

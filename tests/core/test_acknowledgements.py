@@ -74,15 +74,6 @@ def test_an_answer_that_a_replica_lacks_is_no_vote(command: Command, marks: list
         assert calls.servers[0].ran == [command.script.name, *marks, "WAIT", "INFO"]
 
 
-@pytest.mark.rule("2.4")
-@pytest.mark.parametrize("connected", [[1, 2, 3], [1, 1]], ids=["one too many", "one replica twice"])
-def test_other_replicas_than_the_url_says_take_the_vote(connected: list[int]) -> None:
-    """WAIT counts connections, and not servers. One without the grant may be promoted."""
-    calls = group(replicas=2)
-    calls.servers[0].connected = connected
-    assert fault(calls.acquire()) is FaultKind.UNREPLICATED
-
-
 def test_a_group_without_its_replicas_is_asked_for_its_primary_once_a_second() -> None:
     calls = group()
     calls.servers[0].acknowledging = 0

@@ -221,20 +221,6 @@ def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> No
     assert lease.confirmation is None
 
 
-@pytest.mark.parametrize("tell", [Lease.look, Lease.state_at, Lease.remaining])
-def test_a_loss_that_was_told_stays_one(tell: Callable[[Lease, float], object]) -> None:
-    """Its owner may have acted on it."""
-    world = World(3)
-    confirmation = confirmed(world)
-    lease = Lease(10.0, 50.0, confirmation)
-    assert tell(lease, 52.0) in (LeaseState.LOST, 0.0)
-    for master in (0, 1):
-        confirmation.ballot.cast(master, SAME)
-    assert lease.state_at(52.0) is LeaseState.LOST
-    assert lease.look(52.0) is LeaseState.LOST
-    assert lease.remaining(52.0) == 0.0
-
-
 def test_ctrl_c_while_a_release_reads_the_confirmation_gives_the_lock_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -186,8 +187,11 @@ def test_an_error_of_a_renewal_is_told_and_the_renewal_tried_again(
 
 
 def test_dead_sentinels_are_asked_at_the_same_time() -> None:
+    daemons: list[bool] = []  # otherwise the end of the process would wait for them
+
     class Slow(Service):
         def _ask(self, connection: Any) -> Any:
+            daemons.append(threading.current_thread().daemon)
             time.sleep(0.2)
             return OSError("timed out")
 
@@ -196,6 +200,7 @@ def test_dead_sentinels_are_asked_at_the_same_time() -> None:
     with pytest.raises(ConnectionError, match="no Sentinel"):
         Slow("service", [one] * 5, ConnectionError).get_master_address()
     assert time.monotonic() - began < 0.7
+    assert daemons == [True] * 5
 
 
 def test_a_time_out_in_the_local_queue_is_counted_by_the_clock() -> None:
@@ -209,8 +214,8 @@ def test_a_time_out_in_the_local_queue_is_counted_by_the_clock() -> None:
 
     runtime: Any = type("Runtime", (), {"parker": lambda self: Stopped()})()
     queue = LocalQueue(runtime, lambda: now[0], threading.RLock())
-    key, options = Any, type("Options", (), {"name": "x"})()
-    first, second = (Contender(key, options, 30.0, 0.0) for _ in range(2))  # type: ignore[arg-type]
+    keys, options = (object(), object()), type("Options", (), {"name": "x"})()
+    first, second = (Contender(key, options, 30.0, 0.0) for key in keys)  # type: ignore[arg-type]
     assert queue.join(first)
     assert not queue.join(second)
     assert not run(queue.wait(second, 30.0))
@@ -263,6 +268,33 @@ def test_what_a_finalizer_releases_between_two_lines_is_not_held_by_an_acquire(c
     assert lock.is_owned()
     assert engine.held("x") is not hold
     lock.release()
+
+
+def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it() -> None:
+    """Otherwise it would poll for a quarter of the request time-out."""
+    masters, polled = MemoryMasters(1), []
+
+    def handler(*_: object) -> None:
+        masters[0].resume()
+        assert client.lock("y", renew=False).acquire()
+
+    def poll(timeout: float) -> Any:
+        polled.append(found := genuine(timeout))
+        return found
+
+    with memory_client(masters=masters, request_timeout=1.0) as client:
+        with client.lock("x"):
+            connections: Any = client._engine().masters._connections
+        genuine, connections.poll = connections.poll, poll
+        before = signal.signal(signal.SIGALRM, handler)
+        masters[0].pause()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            assert client.lock("x").acquire(timeout=5)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert polled
+    assert [] not in polled
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Verdict, Vote
-from rlock.rules.quorum import Ballot, Settle, quorum
+from rlock.rules.quorum import Ballot, Settle
 
 YES = Vote(Code.YES, "me:1")
 NO = Vote(Code.FOREIGN, "them:1", 1, 5000)
@@ -25,13 +25,6 @@ def cast(votes: tuple[Vote | None, ...], settle: Settle = Settle.VERDICT) -> Bal
         if vote is not None:
             ballot.cast(i, vote)
     return ballot
-
-
-@pytest.mark.rule("3.1")
-@pytest.mark.parametrize(("masters", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
-def test_two_quorums_always_share_a_master(masters: int, needed: int) -> None:
-    assert quorum(masters) == needed
-    assert 2 * quorum(masters) > masters
 
 
 @pytest.mark.rule("3.1")
@@ -107,33 +100,6 @@ def test_a_ballot_that_is_amended_is_the_one_that_is_cast_anew(masters: int, set
             anew = cast((*votes[:master], vote, *votes[master + 1 :]), settle)
             for field in ("votes", "granted", "refused", "faulted", "outstanding", "settled", "voters"):
                 assert getattr(ballot, field) == getattr(anew, field), (votes, master, vote, field)
-
-
-def test_a_master_has_one_vote_however_often_it_answers() -> None:
-    ballot = Ballot(3)
-    ballot.cast(0, YES)
-    ballot.cast(0, YES)
-    ballot.cast(0, NO)
-    assert (ballot.granted, ballot.refused, ballot.outstanding) == (1, 0, 2)
-
-
-def test_a_recalled_fault_can_be_answered_again_and_a_vote_cannot() -> None:
-    ballot = cast((FAULT, YES, FAULT))
-    ballot.recall(0)
-    ballot.recall(1)
-    assert (ballot.outstanding, ballot.granted, ballot.faulted) == (1, 1, 1)
-    assert ballot.cast(0, YES)
-    assert ballot.judge(1.0, 2.0) is Verdict.WON
-    assert ballot.resent == {0}
-
-
-def test_hopeless_only_when_lasting_faults_leave_no_quorum() -> None:
-    denied = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
-    odd = Vote(Code.NOT_A_LOCK)
-    assert not cast((denied, YES, YES)).hopeless
-    assert cast((denied, odd, YES)).hopeless
-    assert not cast((FAULT, FAULT, FAULT)).hopeless
-    assert cast((denied,)).hopeless
 
 
 def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:

@@ -55,34 +55,6 @@ def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
     assert not guard.counts(0, None, 100.0 + DAY)
 
 
-@pytest.mark.rule("3.6")
-@pytest.mark.parametrize(
-    ("text", "age"),
-    [
-        (note(0.0), 0.0),
-        (note(3.0), 3.0),
-        (note(FULL - 0.5), FULL - 0.5),
-        (note(DAY), math.inf),
-        (note(None), math.inf),
-        (note(-5.0), 0.0),  # the clock of the master was set back: no age is negative
-        (note(-DAY), 0.0),
-    ],
-)
-def test_a_grant_counts_when_the_memory_is_older_than_the_guard_time(text: str, age: float) -> None:
-    guard = met(text)
-    left = max(0.0, FULL - age)
-    assert guard.wait(0, 100.0) == pytest.approx(left)
-    for now, expected in (
-        (100.0, left == 0.0),
-        (100.0 + left - 0.001, left == 0.0),
-        (100.0 + left + 0.001, True),
-    ):
-        assert guard.counts(0, text, now) == expected
-        assert guard.counts(0, None, now) == expected, "an answer without a note: the last one decides"
-    assert not guard.counts(0, note(1.0), 100.0 + DAY), "another note than the one that was judged"
-    assert not guard.counts(0, "", 100.0 + DAY)
-
-
 def test_a_master_that_was_never_met_has_no_vote() -> None:
     guard = Guard(NAMES, 10.0)
     assert not guard.counts(0, None, 1e9)
@@ -91,16 +63,6 @@ def test_a_master_that_was_never_met_has_no_vote() -> None:
     assert guard.check_note(0, note(DAY), 100.0), "there is nothing to compare it with"
     assert not guard.check_note(0, "", 100.0)
     assert not guard.counts(0, note(DAY), 100.0)
-
-
-@pytest.mark.rule("3.6")
-def test_without_a_note_no_grant_counts_however_long_ago_that_was() -> None:
-    """The handshake was refused: a permission is missing, or there was no memory for the note."""
-    guard = met("", run_id="a1")
-    assert not guard.counts(0, "", 100.0 + DAY)
-    assert guard.fault(0, 100.0).startswith(f"{NEW}: the age of its memory is not known yet")
-    guard.judge(0, told("", 101.0, "a1"), 101.0)
-    assert guard.fault(0, 101.0).startswith(FLUSHED)
 
 
 @pytest.mark.rule("3.6")
@@ -178,6 +140,17 @@ def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once(
     assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
     (event,) = guard.pending_events
     assert "max_ttl of 60 s, this client has 10 s" in str(event)
+
+
+def test_a_longer_lease_is_forgotten_when_an_operator_vouches_for_all_masters() -> None:
+    guard = Guard(NAMES, 10.0)
+    for master in range(len(NAMES)):
+        guard.judge(master, told(note(3.0, f"m{master}", max_ttl_ms=86_400_000)), 100.0)
+    for master in range(len(NAMES)):
+        assert guard.max_ttl == DAY
+        guard.judge(master, told(f"m{master} 0 {60_000 if master else 0}"), 101.0)
+    assert guard.max_ttl == 60.0, "a lease of 60 s was granted since"
+    assert guard.wait(1, 101.0) == 0.0
 
 
 @pytest.mark.parametrize("max_ttl_ms", [86_400_001, 10**15])

@@ -86,6 +86,27 @@ def test_the_first_use_of_a_fleet_is_immediate() -> None:
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
 
 
+def test_a_running_round_is_sent_to_a_master_that_connects_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it waits for a stalled master although enough others are there."""
+    calls = connected()
+    calls.away(2)
+    calls.cut(2)
+    monkeypatch.setattr(calls.connection(1), "write", len)  # it gets nothing
+    read = calls._connections.read
+
+    def connect_first() -> bool:
+        calls._connections.down.clear()
+        calls.reconnect()
+        return read()
+
+    monkeypatch.setattr(calls._connections, "read", connect_first)
+    ballot = calls.acquire()
+    assert ballot.judge(calls.now, 9.0) is Verdict.WON
+    assert sorted(ballot.votes) == [0, 2]
+    assert calls.servers[2].ran == ["acquire"]
+    assert ballot.maybe_granted() == [0, 1, 2]
+
+
 def test_an_answer_of_another_life_drops_the_connection() -> None:
     """A proxy may keep a connection over a restart; the handshake of a new one tells the life."""
     calls = connected(1)

@@ -129,14 +129,6 @@ def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
     assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
 
 
-def test_a_dead_holders_lock_is_tried_when_enough_keys_have_expired() -> None:
-    short = [held_by(ttl_ms=400), held_by(ttl_ms=900), held_by(ttl_ms=100)]
-    world = World(3, short, short, [YES] * 3)
-    world.acquire(FOR_EVER)
-    # the second of three must be gone
-    assert world.now == pytest.approx(1000.405, abs=0.001)
-
-
 @pytest.mark.rule("4.1")
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)

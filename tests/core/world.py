@@ -261,6 +261,9 @@ class World(Port, Masters, Notifications):
         self.grant = grant
         return self.admits
 
+    def owns(self, contender: Contender) -> bool:
+        return False
+
     def taken(self, name: str) -> bool:
         return False
 

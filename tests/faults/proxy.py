@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,16 +61,19 @@ class Proxy:
     def __init__(self, url: str) -> None:
         self._master = ("127.0.0.1", int(url.rpartition(":")[2]))
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = f"{url.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
         #: Seconds that a request and its reply take on top, half of it each way.
         self.delay_s = 0.0
-        #: In the place of each reply and message; empty: they pass.
-        self.lie = b""
+        #: In the place of each reply and message; empty, or None: they pass.
+        self.lie: bytes | Callable[[], bytes] = b""
+        #: Replies and messages arrive a byte at a time, with so many seconds in between.
+        self.trickle_s = 0.0
         #: Losses that have happened.
         self.losses = 0
         self._losses: list[_Loss] = []
         self._cut_requests = self._cut_replies = self._closed = False
         self._held_requests = self._held_replies = False
+        self._deaf = False
         self._held_of: Of = "all"
         self._connections: set[_Connection] = set()
         self._mutex = threading.RLock()
@@ -95,18 +99,22 @@ class Proxy:
         self.hold(requests=False, replies=False)
         self._ring()
 
-    def forget_subscribers(self) -> None:
-        """Swallow what comes on the present subscriber connections, as a firewall that forgot them."""
+    def forget_subscribers(self, *, later_ones: bool = False) -> None:
+        """Swallow what comes on the present subscriber connections, as a firewall that forgot them.
+
+        ``later_ones``: and what comes from the master on those that are opened from now on.
+        """
         with self._mutex:
+            self._deaf = later_ones
             for way in (way for one in self._connections if one.subscriber for way in one.ways):
                 way.lost = True
 
     def mend(self) -> None:
         """No loss, no delay; connections that have lost something end with a RST."""
         with self._mutex:
-            self._cut_requests = self._cut_replies = False
+            self._cut_requests = self._cut_replies = self._deaf = False
             self._held_requests = self._held_replies = False
-            self.delay_s, self.lie = 0.0, b""
+            self.delay_s, self.trickle_s, self.lie = 0.0, 0.0, b""
             self._losses.clear()
             for connection in [one for one in self._connections if any(way.lost for way in one.ways)]:
                 self._reset(connection)
@@ -190,7 +198,8 @@ class Proxy:
         way.buffer += data
         for frame in _frames(way.buffer):
             if self._passes(connection, way, frame):
-                way.queue.append((due, frame if way.to_master else self.lie or frame))
+                lie = self.lie() if callable(self.lie) else self.lie
+                way.queue.append((due, frame if way.to_master else lie or frame))
             if connection not in self._connections:
                 return
 
@@ -198,7 +207,7 @@ class Proxy:
         """Whether it gets through; resets the connection where that is what the loss looks like."""
         if self._cut_requests if way.to_master else self._cut_replies:
             way.lost = True
-        if way.lost:
+        if way.lost or (self._deaf and connection.subscriber and not way.to_master):
             return False
         if way.to_master:
             loss = next((loss for loss in self._losses if loss.matches(frame)), None)
@@ -235,6 +244,9 @@ class Proxy:
                     for one in connection.ways:
                         _end(one.source)
                     return
+                if self.trickle_s and not way.to_master and len(data) > 1:
+                    way.queue.appendleft((time.monotonic() + self.trickle_s, data[1:]))
+                    data = data[:1]
                 with contextlib.suppress(OSError):  # its end will be read
                     way.target.sendall(data)
 

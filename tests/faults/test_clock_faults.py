@@ -15,7 +15,7 @@ import pytest
 import rlock
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from .clock import Clock
 from .conftest import (
     LOOK_S,
@@ -128,30 +128,6 @@ def token(client: rlock.Client, name: str = "x") -> int:
     """That of a hold that begins and ends here."""
     with client.lock(name) as lock:
         return lock.fencing_token
-
-
-@pytest.mark.rule("3.6")
-def test_clocks_that_were_ahead_and_are_set_back_keep_one_newcomer_waiting_and_no_later_one(
-    clocked: Clocked, client_for: ClientFor
-) -> None:
-    """No NTP yet when the masters started. Clients that know their memories, and holders, notice nothing."""
-    fleet, clocks = clocked(3)
-    for url, clock in zip(fleet.urls, clocks, strict=True):
-        clock.step(HOUR_S)
-        raw(url).flushall()
-    # A lease of 1 s cannot be healed in a fleet of 3 s: its holder needs votes that count all the time.
-    holder, old, first, later = (
-        client_for(fleet.urls, ttl, max_ttl=3.0, **GUARD_ON) for ttl in (1.0, 3.0, 3.0, 3.0)
-    )
-    assert old.lock("y").acquire(timeout=LOOK_S + 2.0)
-    with unharmed(holder, old, 1.0):
-        for clock in clocks:
-            clock.step(-HOUR_S)
-        with within(3.0 + 2.0):
-            usable(first, 5.0, "first")
-        with within(1.0):
-            usable(later, 1.0, "later")
-    old.lock("y").release()
 
 
 @pytest.mark.parametrize("seconds", [-2 * HOUR_S, 2 * HOUR_S], ids=["back", "forward"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 
 import pytest
 
 import rlock
+from rlock.events import MasterFailed, observe
 from rlock.rules import scripts
 
 from ..lock.conftest import eventually
@@ -62,6 +64,29 @@ def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succee
     urls = masters3.urls
     with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
         command(urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+def test_a_master_that_flaps_is_told_once_and_then_not_until_it_is_steady(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies, caplog: pytest.LogCaptureFixture
+) -> None:
+    (bad,) = proxies(masters3.urls[:1])
+    client, ended = client_for([bad.url, *masters3.urls[1:]]), []
+    end = observe(lambda event: ended.append(event) if isinstance(event, MasterFailed) else None)
+    with caplog.at_level(logging.INFO, "rlock"):
+        while sum(event.connected for event in ended) < 6:
+            usable(client)
+            bad.reset()
+    end()
+    lines = [record.getMessage() for record in caplog.records if bad.url in record.getMessage()]
+    assert [line for line in lines if "flapping" in line] == lines[-1:]
+    assert len(lines) < 8
+
+
+def test_a_master_that_accepts_and_says_nothing_is_told_as_such(client_for: ClientFor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        client = client_for([f"redis://127.0.0.1:{mute.getsockname()[1]}"])
+        with pytest.raises(rlock.QuorumUnreachableError, match="has not answered the first attempt"):
+            client.lock("x").acquire(timeout=0.3)
 
 
 def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_release(

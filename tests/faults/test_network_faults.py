@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -165,6 +166,41 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
     assert time.monotonic() - released_at < 0.3, "it polled"
     end()
     assert sorted(event.master for event in silent) == sorted(proxy.url for proxy in bad)
+
+
+@pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
+def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim_once(
+    later_ones: bool, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+) -> None:
+    bad = proxies(masters3.urls)
+    ended = threading.Event()
+    held: tuple[list[float], list[float]] = ([], [])
+    clients = [client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)]
+
+    def work(number: int) -> None:
+        lock = clients[number].lock("x", fair=True)
+        while not ended.is_set():
+            with lock:
+                held[number].append(time.monotonic())
+                time.sleep(0.005)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1) * 3]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: min(map(len, held)) > 20, 10.0)
+    silent_at = time.monotonic()
+    for proxy in bad:
+        proxy.forget_subscribers(later_ones=later_ones)
+    time.sleep(7.0)
+    ended.set()
+    for proxy in bad:
+        proxy.mend()
+    for thread in threads:
+        thread.join(20.0)
+        assert not thread.is_alive()
+    times = [silent_at, *(at for at in held[0] if at > silent_at)]
+    pauses = [later - earlier for earlier, later in pairwise(times) if later - earlier > 0.4]
+    assert sum(pauses) < 2.0, pauses
 
 
 def test_a_closed_port_is_refused_at_once_and_the_error_says_so(

@@ -110,26 +110,6 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
         usable(holder, 10.0)
 
 
-def test_an_acquire_that_stopped_masters_carry_out_late_does_not_outlive_its_lease(
-    fresh_masters: FreshMasters, client_for: ClientFor
-) -> None:
-    fleet = fresh_masters(3)
-    gave_up, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(gave_up)
-    usable(other)
-    harm(fleet, "stopped")
-    with pytest.raises(rlock.QuorumUnreachableError):
-        gave_up.lock("x").acquire(blocking=False)
-    heal(fleet)
-    # What lay in their sockets is an acquire that nobody waits for any more.
-    assert other.lock("x").acquire(timeout=1.5 + 2.0)
-    time.sleep(1.7)
-    other.lock("x").check()
-    assert everywhere(fleet.urls), "what was left of the attempt is gone, or never was"
-    other.lock("x").release()
-    usable(gave_up)
-
-
 # -- processes of clients
 
 

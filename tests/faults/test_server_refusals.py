@@ -15,7 +15,7 @@ import redis
 import rlock
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, raw
+from ..servers import Fleet, acl_user, raw
 from .conftest import (
     LOOK_S,
     ClientFor,
@@ -228,11 +228,7 @@ def test_a_wrong_or_missing_password_on_a_majority_is_raised_at_once(
 
 def user(urls: list[str], *rules: str) -> list[str]:
     """URLs of a user who may do everything but this."""
-    for url in urls:
-        with admin([url]) as [server]:
-            words = ("reset", "on", ">pw", "~*", "&*", "+@all")
-            server.execute_command("ACL", "SETUSER", "worker", *words, *rules)
-    return [url.replace("redis://", "redis://worker:pw@") for url in urls]
+    return [acl_user(url, "worker", "~*", "&*", "+@all", *rules) for url in urls]
 
 
 def test_without_the_permission_to_publish_a_waiter_finds_the_lock_by_looking(

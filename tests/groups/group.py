@@ -16,9 +16,11 @@ from redis.retry import Retry
 
 from rlock.testing.local.embedded import Master, ServerBinary
 
+from ..servers import PASSWORD
+
 SERVICE = "mymaster"
 #: Replicas and Sentinels log in as these users, so a server can refuse them and still serve clients.
-REPLICA, SENTINEL, PASSWORD = "replica", "sentinel", "secret"
+REPLICA, SENTINEL = "replica", "sentinel"
 #: A replica is synchronized at once, and asks for its primary once a second.
 ARGUMENTS = (
     *f"--masteruser {REPLICA} --masterauth {PASSWORD} --repl-diskless-sync yes".split(),
@@ -62,12 +64,10 @@ class Place(NamedTuple):
 class Server(Master):
     """A server of a group."""
 
-    def __init__(
-        self, place: Place, args: Sequence[str] = ARGUMENTS, password: str | None = PASSWORD
-    ) -> None:
+    def __init__(self, place: Place, args: Sequence[str] = ARGUMENTS) -> None:
         self.place = place
         bind = ("--bind", *dict.fromkeys((place.address, "127.0.0.1")))
-        super().__init__(place.binary, args=(*args, *bind), password=password)
+        super().__init__(place.binary, args=(*args, *bind), password=PASSWORD)
 
     @property
     def client(self) -> redis.Redis:
@@ -95,7 +95,7 @@ class Sentinel(Server):
     """One Sentinel."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place, ("--sentinel", "--protected-mode", "no"), password=None)
+        super().__init__(place, ("--sentinel", "--protected-mode", "no"))
 
     def watch(self, primary: Server, needed: int) -> None:
         """Watch the group of this primary."""
@@ -143,7 +143,8 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         if not self.sentinels:
             return f"{self.servers[0].url}?replicas={replicas}"
         hosts = ",".join(f"{sentinel.place.address}:{sentinel.port}" for sentinel in self.sentinels)
-        return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?replicas={replicas}"
+        options = f"replicas={replicas}&sentinel_password={PASSWORD}"
+        return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?{options}"
 
     def replicas_of(self, server: Server) -> list[int]:
         """The ports of the replicas that follow a server."""

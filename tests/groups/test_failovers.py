@@ -21,7 +21,7 @@ from ..faults.clock import Clock
 from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
-from ..servers import Fleet
+from ..servers import Fleet, acl_user
 from .conftest import TTL, ClientFor, GroupOf, one_kind, promote, refused, usable
 from .group import Place, ReplicatedGroup, Server, until
 
@@ -202,8 +202,7 @@ def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
     client_for: ClientFor, group_of: GroupOf
 ) -> None:
     primary = group_of().servers[0]
-    primary.client.execute_command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-wait")
-    url = f"redis://app:app@127.0.0.1:{primary.port}?replicas=1"
+    url = acl_user(primary.url, "app", "~*", "&*", "+@all", "-wait") + "?replicas=1"
     client = client_for(url)
     assert "the user app may not run wait" in [found["what"] for found in doctor([url]).findings]
     with pytest.raises(rlock.OptionsError, match="no permissions to run the 'wait' command"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..bench.test_contestants import built
+from .workers import built
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ import rlock
 from bench.harness.delay import Delay
 from bench.harness.sections import Section, overlaps, sections_of
 
-from ..bench.test_contestants import opened
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
+from .workers import opened
 
 # The first test of a machine fetches Redisson, or redis-semaphore.
 pytestmark = pytest.mark.timeout(600)

@@ -20,7 +20,6 @@ from .conftest import MakeClient
 FENCE = "rlock:{x}:fence"
 #: Nobody listens there: masters that are dead.
 DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")
-HOUR_US = 3600 * 10**6
 
 
 def take(client: rlock.Client, **options: Any) -> int:
@@ -36,11 +35,6 @@ def without(urls: list[str], *dead: int) -> list[str]:
 
 def rising(tokens: list[int]) -> bool:
     return all(before < after for before, after in itertools.pairwise(tokens))
-
-
-def remembered(urls: list[str]) -> list[int]:
-    """What each master has as the last token; 0: nothing."""
-    return [int(str(raw(url).get(FENCE) or 0).split()[0]) for url in urls]
 
 
 def stamp(urls: list[str], *tokens: int) -> None:
@@ -106,30 +100,6 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     tokens += [take(chance.choice(clients)) for _ in range(60)]
     assert rising(tokens)
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
-
-
-@pytest.mark.rule("3.8")
-@pytest.mark.real_masters
-def test_where_masters_disagree_one_more_round_makes_it_the_greatest(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
-    now = take(client)
-    values = [now + HOUR_US, now + 48 * HOUR_US, now + 2 * HOUR_US]
-    # With the third one dead both others are heard; one of them is far ahead.
-    pair = make_client(without(masters3.urls, 2))
-    take(pair)
-    stamp(masters3.urls, *values)
-    with write_backs(masters3.urls) as rounds:
-        token = take(pair)
-    assert token == values[1] + 1
-    assert [back[1] for back in rounds] == [str(token)]
-    assert remembered(masters3.urls)[:2] == [token, token]
-    # All alive: whichever two are heard, it is above what two of them had.
-    with write_backs(masters3.urls) as rounds:
-        tokens = [take(client) for _ in range(10)]
-    assert rising([token, *tokens])
-    assert len(rounds) <= 1, "they have agreed since"
 
 
 @pytest.mark.real_masters

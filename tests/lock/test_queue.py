@@ -12,11 +12,11 @@ import rlock
 import rlock._client.subscriptions
 from rlock._client.calls import Calls
 from rlock.procedures.port import WaitGenerator
-from rlock.rules import keys, scripts
+from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import client_label, queue
 from rlock.rules.quorum import Ballot
-from rlock.rules.timing import CLAIM_S, QUEUE_TTL_S
+from rlock.rules.timing import QUEUE_TTL_S
 
 from ..faults.conftest import proxies as proxies  # a fixture
 from ..servers import Fleet, raw
@@ -111,24 +111,6 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
         thread.join(20)
 
 
-@pytest.mark.rule("4.5")
-@pytest.mark.parametrize("mode", ["fair", "default"])
-def test_a_killed_process_at_the_head_costs_nothing(
-    mode: str, urls: list[str], make_client: MakeClient, child: StartChild
-) -> None:
-    client = make_client(urls)
-    with client.lock("x"):
-        first = started(child, client, urls, mode)
-        second = started(child, client, urls, mode)
-        first.process.kill()
-        first.process.wait()
-        time.sleep(0.05)
-        released = time.monotonic_ns()
-    # A claim that nobody makes would take longer than this.
-    assert int(second.line()) - released < CLAIM_S * 0.8e9
-    second.say()
-
-
 @pytest.mark.real_masters
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
@@ -201,13 +183,3 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
         assert client.status("x").queue_length == 2
     for thread in threads:
         thread.join(20)
-
-
-# -- hand-offs, and what becomes of one that fails half-way
-
-
-def asleep(masters: Fleet) -> None:
-    """Return when a waiter has its place on all masters, and sleeps."""
-    queue = keys.queue("x")
-    assert eventually(lambda: all(raw(master.url).zcard(queue) == 1 for master in masters)), "nobody waits"
-    time.sleep(0.1)

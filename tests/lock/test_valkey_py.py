@@ -15,8 +15,8 @@ import redis.sentinel
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..groups.group import PASSWORD, SERVICE, ReplicatedGroup
-from ..servers import Fleet, raw
+from ..groups.group import SERVICE, ReplicatedGroup
+from ..servers import PASSWORD, Fleet, acl_user
 from . import tasks
 
 valkey = pytest.importorskip("valkey", reason="valkey is in the group test")
@@ -44,7 +44,7 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
     # A quorum of two masters is both.
     for masters in (library.Valkey.from_url(first), [library.Valkey.from_url(first), f"valkey{second[5:]}"]):
         with client_type(masters) as client:
-            excludes(client, client.masters)
+            excludes(client, real_masters(len(client.masters)).urls)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
 def test_a_sentinel_of_each_library_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
         hosts = [("127.0.0.1", group.sentinels[0].port)]
-        sentinel = library.sentinel.Sentinel(hosts, password=PASSWORD)
+        sentinel = library.sentinel.Sentinel(hosts, sentinel_kwargs={"password": PASSWORD}, password=PASSWORD)
         for master in (sentinel, sentinel.master_for(SERVICE)):
             with client_type(rlock.Group(master, 1, SERVICE), restart_guard=0) as client:
                 excludes(client, group.url)
@@ -68,12 +68,11 @@ def test_an_error_of_valkey_py_is_handled_as_one_of_redis_py(
     client_type: Any, library: Any, fresh_real_masters: Callable[..., Fleet]
 ) -> None:
     (url,) = fresh_real_masters(1).urls
-    raw(url).execute_command("ACL", "SETUSER", "joe", "on", ">pw", "~*", "&*", "+@all", "-info", "-config")
     # A refused question of the handshake costs no vote.
-    ready = library.Valkey.from_url(url, username="joe", password="pw")
+    ready = library.Valkey.from_url(acl_user(url, "joe", "~*", "&*", "+@all", "-info", "-config"))
     with client_type(ready, restart_guard=0) as client, client.lock("x") as lock:
         assert lock.is_owned()
-    wrong = library.Valkey.from_url(url, username="joe", password="wrong")
+    wrong = library.Valkey.from_url(url.replace(PASSWORD, "wrong"))
     for ready, told in ((wrong, "(?i)password"), (library.Valkey(port=1), "Error 111")):
         with client_type(ready) as client, pytest.raises(rlock.RLockError, match=told):
             client.lock("x").acquire(timeout=0.3)

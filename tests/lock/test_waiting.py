@@ -90,22 +90,6 @@ def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
     assert 2 <= sent <= 4
 
 
-@pytest.mark.rule("4.1")
-def test_a_release_while_nobody_was_subscribed_is_found_by_looking(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
-    owner = f"somebody:{1:032x}"
-    for master in masters3:
-        raw(master.url).hset("x", owner, 1)
-        raw(master.url).pexpire("x", 10_000)
-    with client.lock("y"):
-        threading.Timer(0.5, lambda: [raw(master.url).delete("x") for master in masters3]).start()
-        began = time.monotonic()
-        assert other.lock("x").acquire(timeout=9)
-        assert time.monotonic() - began < 4.0
-
-
 def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
     masters3: Fleet, make_client: MakeClient
 ) -> None:

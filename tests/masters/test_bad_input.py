@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import pickle
-import re
 import socketserver
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -52,51 +49,6 @@ def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
 ) -> None:
     with pytest.raises(rlock.OptionsError, match=told):
         rlock.Client(masters)  # type: ignore[arg-type]
-
-
-#: Secrets: no message may show any part of them.
-HIDDEN = re.compile("hunter2|swordfish|4711|815")
-SECRETS = [
-    *(
-        f"hunter2{mark}swordfish"
-        for mark in ("", *"/?#@,:;&=%[]\\ \t\n'\"<>|\x00\u2100\udcff", "://", "[x]", "]x[")
-    ),
-    *(f"4711{mark}815" for mark in "/?#@,:;&= "),
-    "hunter2?swordfish=4711",
-    "4711?swordfish=815,hunter2",
-    "4711/0?swordfish=815",
-    "hunter2@swordfish/x",
-    "hunter2@/swordfish",
-]
-PLACES = [
-    "{scheme}://:{secret}@10.0.0.1:1",
-    "{scheme}://user:{secret}@10.0.0.1:1/2?db=3",
-    "{scheme}://:{secret}@/run/redis.sock",
-    "{scheme}://:hunter2",
-    "{scheme}://user:hunter2",
-    "{scheme}://10.0.0.1?password={secret}",
-    "{scheme}://10.0.0.1?db=x&password={secret}&foo=1",
-    "{scheme}:///run/redis.sock?username=user&password={secret}",
-    "{scheme}:/:{secret}@10.0.0.1",
-]
-
-
-@pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
-@pytest.mark.parametrize("scheme", ["redis", "unix", "http", ""])
-def test_no_part_of_a_password_is_shown_however_malformed_its_url_is(scheme: str, kind: type[Any]) -> None:
-    refused = 0
-    for secret, place in itertools.product(SECRETS, PLACES):
-        url = place.format(scheme=scheme, secret=secret)
-        # In a list of its own, as in RLOCK_MASTERS, and behind another one.
-        for masters in ([url], url, ["redis://10.0.0.2", url]):
-            try:
-                client = kind(masters)
-            except rlock.OptionsError as error:
-                told, refused = str(error), refused + 1
-            else:
-                told = f"{client!r} {client.masters}"
-            assert not HIDDEN.search(told), (url, told)
-    assert refused > 100
 
 
 SECRET, PART = "hunter2", "hunt"
@@ -181,8 +133,7 @@ def test_a_server_that_ends_the_connection_at_once_has_one_text_with_what_to_do(
 
 @pytest.mark.rule("3.9")
 def test_one_server_under_two_names_is_an_error(masters3: Fleet) -> None:
-    port = masters3.urls[0].rpartition(":")[2]
-    twice = [masters3.urls[0], f"redis://localhost:{port}", masters3.urls[1]]
+    twice = [masters3.urls[0], masters3.urls[0].replace("127.0.0.1", "localhost"), masters3.urls[1]]
     with rlock.Client(twice) as client, pytest.raises(rlock.OptionsError, match="same server"):
         for _ in range(3):
             client.lock("x").acquire(timeout=1.0)

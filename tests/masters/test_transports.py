@@ -12,7 +12,7 @@ from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 from ..fixtures import FreshMasters
 from ..lock import tasks
 from ..lock.conftest import in_thread
-from ..servers import servers_found
+from ..servers import PASSWORD, servers_found
 
 #: asyncio has connections of its own.
 both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
@@ -46,7 +46,7 @@ def test_over_unix_sockets(kind: Any, fresh_masters: FreshMasters) -> None:
 @pytest.fixture
 def tls_master(certificate: Tls) -> Master:
     for binary in servers_found():
-        master = Master(binary, tls=certificate)
+        master = Master(binary, tls=certificate, password=PASSWORD)
         try:
             return master.start()
         except EmbeddedError as error:
@@ -59,13 +59,13 @@ def tls_master(certificate: Tls) -> Master:
 @both_kinds
 def test_over_tls_with_a_certificate_that_is_checked(kind: Any, tls_master: Master, certificate: Tls) -> None:
     with tls_master:
-        plain = f"rediss://127.0.0.1:{tls_master.port}"
-        works(kind, [f"{plain}?ssl_ca_certs={certificate.ca}"])
+        works(kind, [tls_master.url])
+        plain = tls_master.url.partition("?")[0]
         # Not trusted: no vote, and the reason is told.
         with kind([plain]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
             client.lock("x").acquire(timeout=0.5)
         assert "certificate" in str(caught.value).lower()
-        bare = kind([f"redis://127.0.0.1:{tls_master.port}"])
+        bare = kind([plain.replace("rediss", "redis")])
         with bare, pytest.raises(rlock.QuorumUnreachableError):
             bare.lock("x").acquire(timeout=0.5)
 
@@ -74,7 +74,7 @@ def test_a_certificate_for_another_host_is_refused_unless_the_url_says_otherwise
     tls_master: Master, certificate: Tls
 ) -> None:
     # The certificate is for 127.0.0.1 only.
-    url = f"rediss://localhost:{tls_master.port}?ssl_ca_certs={certificate.ca}"
+    url = tls_master.url.replace("127.0.0.1", "localhost")
     with tls_master:
         with rlock.Client([url]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
             client.lock("x").acquire(timeout=0.5)

@@ -13,9 +13,8 @@ import site_rules
 import site_tables
 
 from evidence.bugs import BUGS
-from rlock.model import LeaseState, Verdict
+from rlock.model import LeaseState
 from rlock.rules.lease import TRANSITIONS
-from rlock.rules.waiting import MOVES, STAGES, Move
 
 from .. import quick
 from ..docs.pages import DOCS, TOP
@@ -70,21 +69,6 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
 
 def test_there_is_no_other_drawing() -> None:
     assert {path.name for path in (DOCS / "diagrams").iterdir()} == {*DRAWN}
-
-
-def words(name: str) -> str:
-    """The text of a drawing, with its lines joined."""
-    return " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", DRAWN[name]))
-
-
-def test_the_drawings_of_waiting_show_the_whole_tables() -> None:
-    for (before, step), after in STAGES.items():
-        assert {before.value, step.value, after.value} <= set(words("stages.svg").split())
-    for row in MOVES:
-        assert f"{row.when} " in words("moves.svg")
-        assert f"{row.move.name} {row.move.value}" in words("moves.svg")
-    for name in (*(move.name for move in Move), *(verdict.value for verdict in Verdict)):
-        assert name in words("acquire.svg")
 
 
 @pytest.mark.parametrize("page", site_tables.PAGES, ids=lambda page: page.relative_to(TOP).as_posix())

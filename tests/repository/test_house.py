@@ -6,7 +6,6 @@ And how much code stands between `lock.acquire()` and the socket.
 from __future__ import annotations
 
 import ast
-import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -183,20 +182,3 @@ def test_the_core_does_not_grow() -> None:
     core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
     assert recipes <= 922
     assert core - recipes <= 11_391
-
-
-def fields(node: ast.ClassDef) -> set[str]:
-    """What instances of a class keep: annotated fields of a tuple or data class, and what methods assign."""
-    attributes = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
-    stored = [part for part in attributes if isinstance(part.ctx, ast.Store)]
-    found = {part.attr for part in stored if ast.unparse(part.value) == "self"}
-    if any(re.match("NamedTuple|dataclass", ast.unparse(one)) for one in (*node.bases, *node.decorator_list)):
-        found |= {ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)}
-    return found
-
-
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_class_of_the_core_has_more_than_twelve_fields(path: Path) -> None:
-    for node in ast.walk(ast.parse(MODULES[path])):
-        if isinstance(node, ast.ClassDef):
-            assert len(fields(node)) <= 12, f"{node.name}: {sorted(fields(node))}"

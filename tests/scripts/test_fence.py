@@ -14,7 +14,6 @@ from ..scripted import (
     CHANNEL,
     CLAIM_MS,
     FENCE,
-    FENCE_MS,
     HEIR,
     LEASE_MS,
     LOCK,
@@ -38,25 +37,6 @@ def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
     with pytest.raises(redis.ResponseError, match="used memory > 'maxmemory'"):
         box.fence()
     assert (box.content(), box.fenced()) == (None, None)
-
-
-@pytest.mark.rule("3.8")
-def test_only_where_the_owner_has_the_lock_a_stored_token_is_a_vote(box: Box) -> None:
-    """Another owner may have got a lower token there, in a reply that is late, and win with it later."""
-    assert box.granted(token=TOKEN) == TOKEN
-    assert box.fence(MINE, TOKEN + 5) == [1, MINE, 0, 0, TOKEN + 5]
-    assert box.fence(THEIRS, TOKEN + 9) == [0, THEIRS, 0, 0, TOKEN + 9]
-    assert box.fence(MINE, TOKEN + 6) == [-1, MINE, 0, 0, TOKEN + 9]
-
-
-@pytest.mark.rule("3.10")
-def test_an_eviction_does_not_hand_the_lock_to_the_place_of_the_evicted_owner(box: Box, ears: Ears) -> None:
-    """A late command may have brought the place back."""
-    ears.listen(ANNA)
-    box.granted(owner=owner_of(ANNA))
-    box.enqueue(ANNA)
-    assert box.hand_on(owner_of(ANNA), ban_ms=60_000)[0] == 1
-    assert (box.content(), box.line()) == (None, {})
 
 
 @pytest.mark.parametrize("rule", ["-set", "-get"])
@@ -87,26 +67,6 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     box.client.set(FENCE, garbage)
     assert box.hand_on(next_waiter=HEIR)[4] == TOKEN
     assert box.pttl(FENCE) > 0
-
-
-DAY_US = 86_400_000_000
-
-
-@pytest.mark.parametrize("age_us", [0, FENCE_MS * 1000 - DAY_US, FENCE_MS * 1000 + DAY_US])
-@pytest.mark.parametrize("way", ["acquire", "next waiter"])
-def test_a_proposal_that_is_older_than_the_memory_may_be_below_a_forgotten_token(
-    box: Box, way: str, age_us: int
-) -> None:
-    before = box.time_us()
-    if way == "acquire":
-        given = box.granted(token=before - age_us)
-    else:
-        box.client.hset(LOCK, MINE, 1)
-        given = box.hand_on(next_waiter=HEIR, token=before - age_us)[4]
-    if age_us > FENCE_MS * 1000:
-        assert before <= given <= box.time_us()
-    else:
-        assert given == before - age_us
 
 
 # -- confirm: it prolongs the very grant that it names, and never makes one

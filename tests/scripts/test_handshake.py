@@ -61,26 +61,6 @@ def old(box: Box) -> Box:
     return box
 
 
-@pytest.mark.rule("3.6")
-@pytest.mark.parametrize("mark", ["", ":durable"])
-def test_a_note_from_the_future_is_dated_now_and_keeps_its_first_date(box: Box, mark: str) -> None:
-    """The clock was set back: otherwise each new client waits until it has caught up."""
-    memory, future = ("durable" if mark else "volatile"), box.time_us() + HOUR_US
-    box.client.set(NOTE, f"{LIFE}{mark} {future} 10000")
-    note = handshake(box, LIFE, memory)
-    assert is_now(box, note), "never earlier than the truth"
-    assert (note.run_id, note.first_us, note.max_ttl_ms) == (LIFE, future, 10_000)
-    with box.nothing_written():
-        assert handshake(box, LIFE, memory) == handshake(box, LIFE, "unknown") == note
-        assert handshake(box, "", "volatile") == note
-    box.client.set(NOTE, f"{LIFE}@{future}{mark} {future - 5} 10000")
-    again = handshake(box, LIFE, memory)
-    assert is_now(box, again)
-    assert again.first_us == future, "the same memory all the time"
-    assert (handshake(box, OTHER, memory).first_us == future) == bool(mark), "lost in a restart, or not"
-    assert handshake(box, OTHER, "vouched").first_us == 0
-
-
 @pytest.fixture(scope="module")
 def spares() -> Iterator[dict[str, deque[Master]]]:
     """Unused servers of each kind. They grow old together: each test would wait two seconds for one alone."""

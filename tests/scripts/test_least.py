@@ -20,7 +20,7 @@ from rlock.rules.restart_guard import NO_INFO, Guard
 from ..docs.pages import marked
 from ..lock.conftest import eventually
 from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, NOTE, THEIRS, TICKET, Box, Ears, owner_of
-from ..servers import AnyMaster, raw
+from ..servers import AnyMaster, acl_user, raw
 from .test_style import COMMANDS
 
 #: A master, its subscribers, and what it answers to one who may do everything.
@@ -105,8 +105,7 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[tuple[Any, ...]]:
 
 def user_of(box: Box, rules: list[str]) -> Box:
     """Another way into the master, for one who may do no more than that."""
-    box.client.execute_command("ACL", "SETUSER", "joe", "on", ">pw", *rules)
-    return Box(box.url, user="joe", password="pw")
+    return Box(acl_user(box.url, "joe", *rules))
 
 
 def rules_of(commands: set[str]) -> list[str]:
@@ -167,9 +166,8 @@ def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_opti
 ) -> None:
     """From `rlock init` to `close`, with a waiter: whose names have braces, too."""
     with raw(any_server.url) as admin:
-        admin.execute_command("ACL", "SETUSER", "joe", "on", ">pw", *line())
+        url = acl_user(any_server.url, "joe", *line())
         admin.execute_command("ACL", "LOG", "RESET")
-        url = any_server.url.replace("redis://", "redis://joe:pw@")
         with (
             caplog.at_level(logging.WARNING, "rlock"),
             rlock.Client(url) as client,
@@ -202,9 +200,7 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
     user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
     guard = Guard([box.url], 10.0)
     for now in (100.0, 200.0):
-        connection = Endpoint(redis.Redis.from_url(box.url, username="joe", password="pw")).connect(
-            ConnectOptions(5.0)
-        )
+        connection = Endpoint(user.url).connect(ConnectOptions(5.0))
         assert connection.memory_report.run_id == (run_id if info else "")
         guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
         assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)

@@ -203,6 +203,17 @@ def test_a_release_passes_over_so_many_dead_waiters_and_tells_all_of_the_rest(
     assert ear.heard() == [MINE], "an undo, too: else nobody would know that the lock is free"
 
 
+def test_a_full_queue_takes_no_more_waiters_and_keeps_those_that_it_has(box: Box) -> None:
+    box.hold(THEIRS)
+    box.enqueue(ANNA, *(f"dead:{i}|gone" for i in range(19_998)))
+    assert box.acquire(waiter=BEN, rank="last", ticket=0)[4] > TICKET
+    code, holder, _, ttl_ms, ticket, *_ = box.acquire(waiter=CARA, rank="last", ticket=0)
+    assert (code, holder, ticket) == (-1, THEIRS, 0), "it polls without a place"
+    assert ttl_ms > 0
+    assert box.acquire(waiter=ANNA, rank="last", ticket=0)[4] == TICKET
+    assert len(box.waiters()) == 20_000
+
+
 COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, refused": lambda box: box.acquire(THEIRS, waiter=CARA),
     "acquire, fair": lambda box: (box.client.delete(LOCK), box.acquire(waiter=CARA, order="fair")),

@@ -119,24 +119,3 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
     assert not re.search(r"\bos\.|\bmath\.random|expireat|\bnow\b", body(name))
     for argument in documented_inputs(name).values():
         assert not re.search(r"(_at|_until|now|time|clock)$", argument)
-
-
-@pytest.mark.rule("3.3")
-@EVERY_SCRIPT
-def test_a_count_is_assigned_and_never_added_up(name: str) -> None:
-    assert not re.search(r"incr|decr", body(name), re.IGNORECASE)
-    counts = re.findall(r"'hset', lock, \w+, '?(\w+)'?\)", body(name))
-    assert len(counts) == body(name).count("'hset'")
-    assert set(counts) <= {"count", "1"}  # a hand-off is a first hold
-
-
-def test_the_age_in_the_note_is_written_by_one_script_and_without_an_expiry() -> None:
-    """The end of the note tells of a loss of memory; see test_handshake.py, too."""
-    writers = [name for name in SCRIPTS if re.search(r"'(set|pexpire|del)', note", body(name))]
-    assert writers == ["handshake", "heal", "renew"], "an acquire may fail, and must leave nothing there"
-    for name in ("heal", "renew"):
-        assert re.findall(r"^ +(?:note|local longer) = (.*)", body(name), re.MULTILINE)[0] == (
-            "known .. ' ' .. lease_ms"
-        )
-        # `known` is the run_id and the age, as they stand there.
-        assert "known, longest = string.match(note, '^(%S* %d+) (%d+)$')" in body(name)

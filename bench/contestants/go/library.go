@@ -18,14 +18,14 @@ import (
 	goredislib "github.com/redis/go-redis/v9"
 )
 
-// patience is how long one acquire may wait.
+// patience is how long one acquire may wait, unless the request says.
 const patience = 10 * time.Second
 
 // Library is redsync, with one go-redis client at its defaults for each master.
 type Library struct {
-	name, version string
-	redsync       *redsync.Redsync
-	options       []redsync.Option
+	version string
+	redsync *redsync.Redsync
+	options []redsync.Option
 }
 
 // open connects. Redsync's default is to wait for the replies of all masters, and to look for a free lock after
@@ -49,7 +49,6 @@ func open(masters []string, ttlMs int64, pollMs *float64, failFast bool) (*Libra
 		return nil, err
 	}
 	library := &Library{
-		name:    "redsync",
 		version: fmt.Sprintf("%s (go-redis %s)", version("github.com/go-redsync/redsync/v4"), goredislib.Version()),
 		redsync: redsync.New(pools...),
 		// Its default of 32 tries ends after 5 s; the context of an acquire says when it is to end.
@@ -65,7 +64,6 @@ func open(masters []string, ttlMs int64, pollMs *float64, failFast bool) (*Libra
 		}))
 	}
 	if failFast {
-		library.name += ", fail fast"
 		library.options = append(library.options, redsync.WithFailFast(true))
 	}
 	return library, nil
@@ -102,16 +100,14 @@ func (library *Library) lock(name string) *mutex {
 	return &mutex{library.redsync.NewMutex(name, library.options...)}
 }
 
-// acquire says whether it was acquired; an error that is not "somebody else has it" is one.
+// acquire says whether it was acquired; an error that is not "somebody else has it" is one. A negative wait has no end.
 func (lock *mutex) acquire(wait time.Duration) (bool, error) {
-	var err error
-	if wait <= 0 {
-		err = lock.TryLock()
-	} else {
-		within, cancel := context.WithTimeout(context.Background(), wait)
-		defer cancel()
-		err = lock.LockContext(within)
+	within, cancel := context.Background(), func() {}
+	if wait >= 0 {
+		within, cancel = context.WithTimeout(within, wait)
 	}
+	defer cancel()
+	err := lock.LockContext(within)
 	if err == nil {
 		return true, nil
 	}
@@ -124,10 +120,10 @@ func (lock *mutex) acquire(wait time.Duration) (bool, error) {
 	return false, nil
 }
 
-func (lock *mutex) must() error {
-	acquired, err := lock.acquire(patience)
+func (lock *mutex) must(wait time.Duration) error {
+	acquired, err := lock.acquire(wait)
 	if err == nil && !acquired {
-		err = fmt.Errorf("not acquired within %v", patience)
+		err = fmt.Errorf("not acquired within %v", wait)
 	}
 	return err
 }

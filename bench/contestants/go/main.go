@@ -27,10 +27,10 @@ type request struct {
 	TTLMs   int64    `json:"ttl_ms"`
 	PollMs  *float64 `json:"poll_ms"`
 	Lock    string   `json:"lock"`
-	Prefix  string   `json:"prefix"`
+	Own     bool     `json:"own"`
+	Nested  bool     `json:"nested"`
 	Count   int      `json:"count"`
 	Threads int      `json:"threads"`
-	Seconds float64  `json:"seconds"`
 	HoldUs  int64    `json:"hold_us"`
 	StartNs int64    `json:"start_ns"`
 	StopNs  int64    `json:"stop_ns"`
@@ -68,37 +68,15 @@ func told(err error) string {
 	return text[:min(len(text), 300)]
 }
 
-func usage() (reply, error) {
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
-		return nil, err
-	}
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return nil, err
-	}
-	var size, resident int64
-	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
-		return nil, err
-	}
-	return reply{
-		"cpu_ns":    used.Utime.Nano() + used.Stime.Nano(),
-		"rss_bytes": resident * int64(os.Getpagesize()),
-	}, nil
-}
-
 func answer(loops **Loops, failFast bool, asked request) (reply, error) {
-	switch asked.Do {
-	case "usage":
-		return usage()
-	case "open":
+	if asked.Do == "open" {
 		library, err := open(asked.Masters, asked.TTLMs, asked.PollMs, failFast)
 		if err != nil {
 			return nil, err
 		}
 		*loops = &Loops{library: library, mutexes: map[string]*mutex{}}
 		version := strings.TrimPrefix(runtime.Version(), "go")
-		return reply{"name": library.name, "version": library.version, "runtime": "Go " + version}, nil
+		return reply{"version": library.version, "runtime": "Go " + version}, nil
 	}
 	if *loops == nil {
 		return nil, errors.New("not opened")
@@ -134,9 +112,6 @@ func main() {
 		if err := json.Unmarshal(line, &asked); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
-		}
-		if asked.Do == "quit" {
-			break
 		}
 		result, err := answer(&loops, adapter == "redsync-failfast", asked)
 		if err != nil {

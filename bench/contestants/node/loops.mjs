@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** How long one acquire may wait. */
+/** How long one acquire may wait, unless the request says. */
 const PATIENCE_MS = 10_000;
 
 /** CLOCK_MONOTONIC, as a number: exact below 2^53 ns, 104 days of uptime, and off by 2 ns in a year. */
@@ -18,46 +18,13 @@ export function told(error) {
   return `${error.name}: ${message}`.slice(0, 300);
 }
 
-export function usage() {
-  const { user, system } = process.cpuUsage();
-  return { cpu_ns: (user + system) * 1000 };
-}
-
-async function acquire(lock) {
-  if (await lock.acquire(PATIENCE_MS)) return;
-  const error = new Error(`not acquired within ${PATIENCE_MS / 1000} s`);
-  error.name = "TimeoutError";
-  throw error;
-}
-
-async function pairs(lock, count) {
-  const ns = [];
-  const errors = [];
-  for (let i = 0; i < count; i++) {
-    const began = now();
-    try {
-      await acquire(lock);
-      await lock.release();
-    } catch (error) {
-      errors.push(told(error));
-      continue;
-    }
-    ns.push(now() - began);
-  }
-  return { ns, errors };
-}
-
 /** At least so long: a timer counts in whole milliseconds of a clock that is read once a turn, and is early at times. */
 async function pause(untilNs) {
   for (let left; (left = untilNs - now()) > 0; ) await sleep(Math.max(1, Math.floor(left / 1e6)));
 }
 
-function together(threads, loop) {
-  return Promise.all(Array.from({ length: threads }, (_, i) => loop(i)));
-}
-
 export class Loops {
-  static VERBS = new Set(["pairs", "throughput", "contend", "acquire", "release", "wait"]);
+  static VERBS = new Set(["loop", "acquire", "release"]);
 
   constructor(library) {
     this.library = library;
@@ -65,54 +32,37 @@ export class Loops {
   }
 
   /** Requests that follow each other mean the same lock. */
-  #lock(name) {
-    if (!this.locks.has(name)) this.locks.set(name, this.library.lock(name));
-    return this.locks.get(name);
+  #lock(name, thread = 0) {
+    const key = `${thread} ${name}`;
+    if (!this.locks.has(key)) this.locks.set(key, this.library.lock(name));
+    return this.locks.get(key);
   }
 
-  pairs({ lock, count }) {
-    return pairs(this.#lock(lock), count);
-  }
-
-  async throughput({ prefix, threads, seconds }) {
-    let done = 0;
-    const errors = [];
-    const began = now();
-    const until = began + seconds * 1e9;
-    await together(threads, async (i) => {
-      const lock = this.library.lock(`${prefix}${i}`);
-      try {
-        while (now() < until) {
-          await acquire(lock);
-          await lock.release();
-          done++;
-        }
-      } catch (error) {
-        errors.push(told(error));
-      }
-    });
-    return { pairs: done, ns: now() - began, errors };
-  }
-
-  async contend({ lock, threads, hold_us, start_ns, stop_ns }) {
+  async loop({ lock, threads = 1, own, nested, count = 0, hold_us = 0, start_ns = 0, stop_ns, wait_ms = PATIENCE_MS }) {
+    if (nested) throw new Unsupported("not reentrant");
     const sections = [];
     const errors = [];
-    await together(threads, async (i) => {
-      const mine = this.library.lock(lock);
+    const loop = async (_, i) => {
+      const mine = this.#lock(own ? `${lock}${i}` : lock, i);
       await pause(start_ns);
-      for (let asked; (asked = now()) < stop_ns; ) {
+      for (let turn = 0; count ? turn < count : now() < stop_ns; turn++) {
+        const asked = now();
         try {
-          await acquire(mine);
+          if (!(await mine.acquire(wait_ms))) {
+            throw Object.assign(new Error(`not acquired within ${wait_ms / 1000} s`), { name: "TimeoutError" });
+          }
           const entered = now();
-          await pause(entered + hold_us * 1000);
-          const left = now();
-          sections.push([i, asked, entered, left]);
+          if (hold_us) await pause(entered + hold_us * 1000);
+          const section = [i, asked, entered, now(), 0];
+          sections.push(section); // before a release that may fail
           await mine.release();
+          section[4] = now();
         } catch (error) {
           errors.push(told(error));
         }
       }
-    });
+    };
+    await Promise.all(Array.from({ length: threads }, loop));
     return { sections, errors };
   }
 
@@ -125,11 +75,6 @@ export class Loops {
   async release({ lock }) {
     const began = now();
     await this.#lock(lock).release();
-    return { began, ended: now() };
-  }
-
-  wait({ lock, threads }) {
-    together(threads, () => this.library.lock(lock).park()).catch((error) => console.error(error));
-    return { waiting: threads };
+    return { began };
   }
 }

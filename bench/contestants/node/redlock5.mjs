@@ -9,21 +9,11 @@ export async function open(masters, ttlMs, pollMs) {
   // A jitter of half the delay is the proportion of its defaults (200 ms and 100 ms). One retry in a call: with
   // several who want a lock it gets it twice to four times as often as with the default of ten (see acquire).
   const settings = pollMs === null ? {} : { retryDelay: pollMs, retryJitter: pollMs / 2, retryCount: 1 };
-  return new Library(new Redlock(clients, settings), ttlMs);
-}
-
-class Library {
-  name = "node-redlock";
-  version = `${version("redlock")} (ioredis ${version("ioredis")})`;
-
-  constructor(redlock, ttlMs) {
-    this.redlock = redlock;
-    this.ttlMs = ttlMs;
-  }
-
-  lock(name) {
-    return new Lock(this.redlock, name, this.ttlMs);
-  }
+  const redlock = new Redlock(clients, settings);
+  return {
+    version: `${version("redlock")} (ioredis ${version("ioredis")})`,
+    lock: (name) => new Lock(redlock, name, ttlMs),
+  };
 }
 
 class Lock {
@@ -35,6 +25,10 @@ class Lock {
   }
 
   async acquire(waitMs) {
+    if (waitMs < 0) {
+      this.held = await this.redlock.acquire(this.resources, this.ttlMs, { retryCount: -1 });
+      return true;
+    }
     const until = now() + waitMs * 1e6;
     const { retryCount, retryDelay } = this.redlock.settings;
     for (;;) {
@@ -58,10 +52,6 @@ class Lock {
     const held = this.held;
     this.held = null;
     await held.release();
-  }
-
-  async park() {
-    await this.redlock.acquire(this.resources, this.ttlMs, { retryCount: -1 });
   }
 }
 

@@ -2,13 +2,13 @@
 //
 //     node worker.mjs redlock5
 //
-// An adapter has `open(masters, ttlMs, pollMs)`, which resolves to a library: `name`, `version`,
-// `lock(name)` (with `acquire(waitMs)`, which resolves to whether it was acquired, `release()` and `park()`,
-// which waits without an end) and `hold(name)`. The protocol: bench/contestants/README.md.
+// An adapter has `open(masters, ttlMs, pollMs)`, which resolves to a library: `version` and `lock(name)`, with
+// `acquire(waitMs)`, which resolves to whether it was acquired (-1: it waits without an end), and `release()`. The
+// protocol: bench/contestants/README.md.
 
 import { Console } from "node:console";
 import { createInterface } from "node:readline";
-import { Loops, Unsupported, told, usage } from "./loops.mjs";
+import { Loops, Unsupported, told } from "./loops.mjs";
 
 // What libraries print is not ours to answer with.
 globalThis.console = new Console(process.stderr, process.stderr);
@@ -17,11 +17,10 @@ const adapter = await import(`./${process.argv[2] ?? "redlock5"}.mjs`);
 let performer;
 
 async function perform({ do: verb, ...request }) {
-  if (verb === "usage") return usage();
   if (verb === "open") {
     const library = await adapter.open(request.masters, request.ttl_ms, request.poll_ms ?? null);
     performer = new Loops(library);
-    return { name: library.name, version: library.version, runtime: `Node ${process.versions.node}` };
+    return { version: library.version, runtime: `Node ${process.versions.node}` };
   }
   if (!Loops.VERBS.has(verb)) throw new Unsupported(`no such request: ${verb}`);
   if (performer === undefined) throw new Error("not opened");
@@ -33,7 +32,6 @@ process.stdin.on("end", () => process.exit(0));
 
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
-  if (request.do === "quit") break;
   let reply;
   try {
     reply = { ok: true, ...(await perform(request)) };
@@ -47,5 +45,3 @@ for await (const line of createInterface({ input: process.stdin })) {
   }
   await new Promise((written) => process.stdout.write(`${JSON.stringify(reply)}\n`, written));
 }
-// Loops that still wait must not keep the process: nobody wants their locks any more.
-process.exit(0);

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import math
-import resource
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 
 class Unsupported(Exception):
     """This library has no such thing."""
 
 
-class Lock(Protocol):
+class Lock(NamedTuple):
     """One lock, as its library has it. Errors are the library's own and count as failures."""
 
-    def acquire(self, wait_s: float) -> bool: ...
-
-    def release(self) -> None: ...
-
-
-class AsyncLock(Protocol):
-    async def acquire(self, wait_s: float) -> bool: ...
-
-    async def release(self) -> None: ...
+    acquire: Callable[[float], Any]  # waits so many seconds; false: it was not acquired
+    release: Callable[[], Any]
 
 
 class Library(ABC):
     """A library for threads, opened on its masters."""
 
-    name: str
     version: str
     #: Whether one lock object can be acquired again by the thread that holds it.
     reentrant = False
-    #: The requests that it can answer; None: all.
-    verbs: Collection[str] | None = None
 
     @abstractmethod
     def lock(self, name: str) -> Lock:
@@ -47,20 +36,11 @@ class Library(ABC):
         raise Unsupported("nothing in it renews a lock that is held")
 
 
-class AsyncLibrary(ABC):
-    """A library for an event loop. `start` runs in it before anything else."""
+class AsyncLibrary(Library):
+    """A library for an event loop: its locks return awaitables. `start` runs before anything else."""
 
-    name: str
-    version: str
-    reentrant = False
-    verbs: Collection[str] | None = None
-
-    async def start(self) -> None:  # noqa: B027  (not every library connects ahead)
-        """Connect."""
-
-    @abstractmethod
-    def lock(self, name: str) -> AsyncLock:
-        """A lock object for one task; the worker makes one for each task and name."""
+    async def start(self) -> None:
+        """Connect, if the library connects ahead."""
 
 
 #: Tries that one call makes at the most where a library counts tries and knows no time-out.
@@ -80,8 +60,3 @@ def tries(wait_s: float, delay_s: float) -> Iterator[int]:
         left = until - time.monotonic()
         if left <= 0:
             return
-
-
-def usage() -> dict[str, Any]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9)}

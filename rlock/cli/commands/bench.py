@@ -8,21 +8,14 @@ import click
 
 from ...client import Client
 from .. import exits
-from ..options import seconds_option
+from ..options import count_option, seconds_option
 from ..output import complain, json_option, print_json
 from ..settings import Settings, settings_options
 
 
 @click.command()
 @seconds_option("--seconds", within=(1, 600), default=10.0, told="How long to measure, in all.")
-@click.option(
-    "--processes",
-    type=click.IntRange(2, 64),
-    default=4,
-    show_default=True,
-    metavar="K",
-    help="How many processes contend.",
-)
+@count_option("--processes", within=(2, 64), default=4, metavar="K", told="How many processes contend.")
 @seconds_option(
     "--hold",
     within=(0, 1),

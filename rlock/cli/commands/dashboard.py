@@ -16,12 +16,10 @@ from ..dashboard.answers import Answers
 from ..dashboard.hosts import AllowedHosts, is_loopback, resolve
 from ..dashboard.poller import Poller
 from ..dashboard.server import Server
-from ..options import limit_option
+from ..options import count_option, limit_option
 from ..output import json_option, print_json, show
 from ..scan.look import Scan
 from ..settings import Settings, settings_options
-
-PORT = 8379
 
 
 @click.command()
@@ -29,13 +27,8 @@ PORT = 8379
 @click.option(
     "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."
 )
-@click.option(
-    "--port",
-    metavar="PORT",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Port to listen on; 0 takes any free one.",
+@count_option(
+    "--port", within=(0, 65535), default=8379, metavar="PORT", told="Port to listen on; 0 takes any free one."
 )
 @limit_option(200, 10_000)
 @click.option(

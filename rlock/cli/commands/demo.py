@@ -21,24 +21,16 @@ from ...testing.local.binaries import ServerBinary
 from ...testing.local.embedded import EmbeddedError, Masters, find_server
 from .. import exits
 from ..demo import phases
-from ..demo.display import Lines, is_plain
-from ..demo.state import LogMessages, Phase, State
 from ..demo.verdict import Evidence, Verdict, judge
-from ..output import json_option, print_json, show
+from ..options import count_option
+from ..output import json_option, print_json, show, styled
 
 MASTERS = 5
 TTL_S = 2.0
 
 
 @click.command()
-@click.option(
-    "--workers",
-    metavar="K",
-    type=click.IntRange(2, 8),
-    default=6,
-    show_default=True,
-    help="How many processes contend.",
-)
+@count_option("--workers", within=(2, 8), default=6, metavar="K", told="How many processes contend.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
@@ -92,8 +84,7 @@ def demo(workers: int, keep: Path | None, *, as_json: bool) -> None:
         show(f"journals and counters: {directory}")
     for problem in verdict.problems:
         show(f"- {problem}")
-    plain = is_plain(sys.stdout, os.environ)
-    click.secho(verdict.sentence, fg="green" if verdict.proven else "red", color=not plain)
+    show(styled(verdict.sentence, fg="green" if verdict.proven else "red"))
     sys.exit(0 if verdict.proven else exits.FAILED)
 
 
@@ -104,16 +95,8 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
         environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters.urls), **ttl}
         workers = WorkerProcesses(count, folder, environment)
         stack.callback(workers.end)
-        state = State(
-            f"rlock demo: {MASTERS} masters ({server}), {count} processes, ttl {TTL_S:g} s",
-            masters=list(masters),
-            workers=workers,
-            phases=[Phase(title) for title in phases.PHASES],
-        )
-        stack.enter_context(LogMessages(state))
-        screen = Lines(state, stream)
-        stack.enter_context(screen)
-        stage = phases.Stage(state, screen, folder, TTL_S)
+        stage = phases.Stage(list(masters), workers, stream, folder, TTL_S)
+        stage.say(f"rlock demo: {MASTERS} masters ({server}), {count} processes, ttl {TTL_S:g} s")
         interruption = ""
         try:
             phases.run(stage)
@@ -121,9 +104,8 @@ def _run(server: ServerBinary, count: int, folder: Path, stream: TextIO) -> Verd
         except WorkerError as error:
             interruption = str(error)
         names = [worker.name for worker in workers.workers]
-        unlocked, counter = stage.unlocked.count(), stage.counter.count()
-        history, marks = workers.history, stage.marks
-        return judge(Evidence(history, unlocked, counter, marks, names, MASTERS, TTL_S, interruption))
+        counts = stage.unlocked.count(), stage.counter.count()
+        return judge(Evidence(workers.history, *counts, stage.marks, names, MASTERS, TTL_S, interruption))
 
 
 def _directory(keep: Path | None) -> Path:

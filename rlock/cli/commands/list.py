@@ -10,12 +10,14 @@ import click
 from ...errors import OptionsError, RLockError
 from ...model import LockStatus
 from ..options import limit_option, seconds_option
-from ..output import hush, json_option, print_json, printable, seconds, show, width
+from ..output import hush, json_option, print_json, printable, show, width
+from ..scan.columns import LOCKS, Moment, text_of
 from ..scan.look import Scan
-from ..scan.reading import ORDERS, label, ordered, seen, unlisted, unreachable, votes
+from ..scan.reading import ORDERS, ordered, unlisted, unreachable
 from ..settings import Settings, settings_options
 
-HEAD = ("NAME", "HOLDER", "HELD FOR", "LEASE", "COUNT", "WAITERS", "VOTES")
+#: Not who is next.
+COLUMNS = LOCKS[:-1]
 
 
 @click.command("list")
@@ -95,27 +97,15 @@ def list_(
 
 def _print(locks: list[LockStatus]) -> None:
     # Nothing is shortened: a script may cut columns out of it, and `rlock watch --once` fits the terminal.
-    rows = [HEAD, *map(_row, locks)]
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
+    moment = Moment(time.time(), 0.0)
+    columns = [
+        [column.title, *(printable(text_of(column.cell(lock, moment))) for lock in locks)]
+        for column in COLUMNS
+    ]
+    widths = [max(map(width, column)) for column in columns]
+    for row in zip(*columns, strict=True):
         cells = []
-        # From the third on the columns are numbers, which end alike.
-        for i, (cell, columns) in enumerate(zip(row, widths, strict=True)):
-            blanks = " " * (columns - width(cell))
-            cells.append(blanks + cell if i > 1 else cell + blanks)
+        for column, cell, most in zip(COLUMNS, row, widths, strict=True):
+            blanks = " " * (most - width(cell))
+            cells.append(blanks + cell if column.number else cell + blanks)
         show("  ".join(cells).rstrip())
-
-
-def _row(lock: LockStatus) -> tuple[str, ...]:
-    holder, _ = seen(lock)
-    held_for = "-" if lock.since is None else seconds(max(0.0, time.time() - lock.since))
-    lease = "-" if lock.remaining is None else f"{lock.remaining:.1f} s"
-    return (
-        printable(lock.name),
-        "-" if holder is None else label(holder),
-        held_for,
-        "none" if lock.locked and lock.remaining is None else lease,
-        str(lock.hold_count or "-"),
-        str(lock.queue_length or "-"),
-        votes(lock),
-    )

@@ -9,19 +9,12 @@ import time
 import click
 
 from ...testing.local.embedded import EmbeddedError, Masters, find_server
+from ..options import count_option
 from ..output import json_option, print_json, show
 
 
 @click.command()
-@click.option(
-    "-n",
-    "count",
-    metavar="N",
-    type=click.IntRange(1, 32),
-    default=5,
-    show_default=True,
-    help="How many masters.",
-)
+@count_option("-n", "count", within=(1, 32), default=5, told="How many masters.")
 @json_option
 def up(count: int, *, as_json: bool) -> None:
     """Start local masters, print RLOCK_MASTERS=..., and end them on Ctrl-C.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,15 +19,8 @@ from .poller import Sight
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
-#: The files of the page, and their kinds.
-PAGE = {
-    "index.html": "text/html; charset=utf-8",
-    "style.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8",
-    "words.js": "text/javascript; charset=utf-8",
-    "table.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
+#: The kinds of the files of the page.
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +50,11 @@ class Answers:
     def __init__(self, sight: Callable[[], Sight], status: Callable[[str], LockStatus]) -> None:
         self._sight = sight
         self._status = status
-        folder = resources.files(__package__) / "page"
-        self._page = {name: Answer(200, kind, (folder / name).read_bytes()) for name, kind in PAGE.items()}
+        self._page = {
+            file.name: Answer(200, f"{kind}; charset=utf-8", file.read_bytes())
+            for file in (resources.files(__package__) / "page").iterdir()
+            if (kind := KINDS.get(Path(file.name).suffix)) is not None
+        }
 
     def answer(self, target: str) -> Answer:
         """The answer to GET of a target: a path and maybe a query, still percent-encoded."""

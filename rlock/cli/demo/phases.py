@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from rlock.testing.contention.checker import overlaps
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.figures import completed, delays, hand_offs, longest_gap, rate
 from rlock.testing.contention.history import Attempt
 from rlock.testing.contention.journal import SECOND, now_ns
-from rlock.testing.contention.processes import WorkerError
+from rlock.testing.contention.processes import WorkerError, WorkerProcesses
 from rlock.testing.contention.worker import Load
+from rlock.testing.local.embedded import Master
 
-from .display import Lines
-from .state import LOCK, Phase, Progress, State
-
+#: The lock that all workers contend for.
+LOCK = "rlock-demo:counter"
 UNLOCKED_S = 1.5
 CONTEND_S = 3.5
 DEGRADED_S = 3.5
@@ -31,7 +32,6 @@ HELD_LEASES = (1.2, 1.53)
 NEXT_OWNER_SLACK_S = 0.5  # over the ttl
 ORDER_S = 5.0  # for a worker to obey an order on a busy machine
 TICK_S = 0.03
-FIGURES_S = 0.25
 #: A waiter that asked later than this before the release may not have been parked yet.
 PARKED_NS = 10_000_000
 MASTERS_KILLED = 2
@@ -59,13 +59,18 @@ class Marks:
     kill: Kill | None = None
 
 
-class Stage:
-    """Masters, workers and display, as the phases use them."""
+class PhaseFailed(Exception):  # noqa: N818
+    """It did not show what it was to show; the text are its figures."""
 
-    def __init__(self, state: State, display: Lines, folder: Path, ttl: float) -> None:
-        self.state = state
-        self.display = display
-        self.ttl = ttl
+
+class Stage:
+    """Masters, workers and the output, as the phases use them."""
+
+    def __init__(
+        self, masters: Sequence[Master], workers: WorkerProcesses, stream: TextIO, folder: Path, ttl: float
+    ) -> None:
+        self.masters, self.workers, self.ttl = masters, workers, ttl
+        self._stream, self._began = stream, time.monotonic()
         self.marks = Marks()
         self.unlocked = Counter(folder / "counter-without-lock")
         self.counter = Counter(folder / "counter")
@@ -75,35 +80,26 @@ class Stage:
         self.hand_off = Load(LOCK, HANDOFF_HOLD_S, HANDOFF_THINK_S, counter=guarded)
         self.hold = Load(LOCK, (3600.0, 3600.0), counter=guarded)
 
+    def say(self, text: str) -> None:
+        """Print a line."""
+        # Without the flush a person at `rlock demo | tee log` sees nothing for 20 s.
+        print(f"[{time.monotonic() - self._began:5.1f} s] {text}", file=self._stream, flush=True)
+
     @property
     def holds(self) -> list[Attempt]:
         """Holds so far."""
-        return self.state.workers.history.holds
+        return self.workers.history.holds
 
     def order(self, load: Load | None) -> None:
         """Give all workers another load."""
-        for worker in self.state.workers.alive:
+        for worker in self.workers.alive:
             worker.order(load)
 
-    def watch(
-        self,
-        seconds: float,
-        phase: Phase | None = None,
-        figures: Callable[[], str] | None = None,
-        until: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """Show what happens for a time, or until a condition holds; whether it holds."""
-        now = time.monotonic()
-        deadline, figures_at = now + seconds, now + FIGURES_S
+    def watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let them work for a time, or until a condition holds; whether it holds."""
+        deadline = time.monotonic() + seconds
         while True:
-            self.state.workers.read()
-            if phase is not None and figures is not None and time.monotonic() >= figures_at:
-                phase.figures = figures()
-                # Not at each tick: on two cores the arithmetic would slow the workers down.
-                figures_at = time.monotonic() + FIGURES_S
-            while self.state.messages:
-                self.display.event(self.state.messages.popleft())
-            self.display.tick()
+            self.workers.read()
             if until():
                 return True
             if time.monotonic() >= deadline:
@@ -112,107 +108,86 @@ class Stage:
 
     def need(self, until: Callable[[], bool], timeout: float, failure: str) -> None:
         """Wait for a condition that must come true."""
-        if not self.watch(timeout, until=until):
+        if not self.watch(timeout, until):
             raise WorkerError(f"{failure} within {timeout:g} s")
 
     def rest(self) -> None:
         """Let all workers end their loads."""
         self.order(None)
-        self.need(lambda: self.state.workers.idle, ORDER_S + self.ttl, "the workers did not end their work")
+        self.need(lambda: self.workers.idle, ORDER_S + self.ttl, "the workers did not end their work")
 
 
 def run(stage: Stage) -> None:
     """Run all phases, up to the first that fails. Raises WorkerError when they cannot go on."""
-    stage.need(lambda: stage.state.workers.idle, 2 * ORDER_S, "the workers did not start")
-    for phase, perform in zip(stage.state.phases, PHASES.values(), strict=True):
-        phase.progress = Progress.RUNNING
+    stage.need(lambda: stage.workers.idle, 2 * ORDER_S, "the workers did not start")
+    for title, perform in PHASES.items():
         try:
-            perform(stage, phase)
-        except WorkerError:
-            phase.progress = Progress.FAILED
-            raise
-        if phase.progress is Progress.RUNNING:
-            phase.progress = Progress.DONE
-        if overlaps(stage.holds):
-            phase.progress = Progress.FAILED
-        stage.display.tick()
-        if phase.progress is Progress.FAILED:
+            figures = perform(stage)
+            if overlaps(stage.holds):
+                raise PhaseFailed(figures)
+        except (PhaseFailed, WorkerError) as error:
+            stage.say(f"{title}: {error} [failed]")
+            if isinstance(error, WorkerError):
+                raise
             return
+        stage.say(f"{title}: {figures} [done]")
 
 
-def without_the_lock(stage: Stage, phase: Phase) -> None:
+def without_the_lock(stage: Stage) -> str:
     """The control: the same processes, the same counter, no lock."""
-
-    def figures() -> str:
-        count = stage.unlocked.count()
-        return f"{count.lost:,} of {count.acknowledged:,} updates lost"
-
-    workers = len(stage.state.workers.alive)
-    stage.display.event(f"control: {workers} processes raise one counter without the lock")
+    stage.say(f"control: {len(stage.workers.alive)} processes raise one counter without the lock")
     stage.order(stage.without_lock)
-    stage.watch(UNLOCKED_S, phase, figures)
+    stage.watch(UNLOCKED_S)
     stage.rest()
-    phase.figures = figures()
+    count = stage.unlocked.count()
+    return f"{count.lost:,} of {count.acknowledged:,} updates lost"
 
 
-def under_the_lock(stage: Stage, phase: Phase) -> None:
+def under_the_lock(stage: Stage) -> str:
     """The same under the lock."""
-    stage.display.event("now under the lock, on a second counter; each section nests 1 to 3 more acquires")
+    stage.say("now under the lock, on a second counter; each section nests 1 to 3 more acquires")
     begin_at = now_ns()
-
-    def figures() -> str:
-        done = completed(stage.holds)
-        return f"{len(done):,} sections, {rate(done, begin_at, now_ns()):,.0f}/s"
-
     stage.order(stage.contend)
-    stage.watch(CONTEND_S, phase, figures)
+    stage.watch(CONTEND_S)
     stage.marks.contend = begin_at, now_ns()
     stage.rest()
+    return f"{len(completed(stage.holds)):,} sections, {rate(stage.holds, *stage.marks.contend):,.0f}/s"
 
 
-def wake_up(stage: Stage, phase: Phase) -> None:
+def wake_up(stage: Stage) -> str:
     """Two workers hand the lock to each other."""
-    pair = random.sample(stage.state.workers.alive, 2)
-    stage.display.event(f"{pair[0].name} and {pair[1].name} hand the lock to each other")
+    pair = random.sample(stage.workers.alive, 2)
+    stage.say(f"{pair[0].name} and {pair[1].name} hand the lock to each other")
     begin_at = now_ns()
-
-    def times() -> list[float]:
-        return wake_ups(stage.holds, (begin_at, now_ns()))
-
     for worker in pair:
         worker.order(stage.hand_off)
-    stage.watch(HANDOFFS_S, phase, lambda: spread_ms(times()), lambda: len(times()) >= HANDOFFS)
+    stage.watch(HANDOFFS_S, lambda: len(wake_ups(stage.holds, (begin_at, now_ns()))) >= HANDOFFS)
     stage.rest()
     stage.marks.handoffs = begin_at, now_ns()
-    phase.figures = spread_ms(times())
+    return spread_ms(wake_ups(stage.holds, stage.marks.handoffs))
 
 
-def masters_killed(stage: Stage, phase: Phase) -> None:
+def masters_killed(stage: Stage) -> str:
     """Two of the masters die while the workers contend."""
     stage.order(stage.contend)
     stage.watch(0.5)
-    victims = random.sample(list(stage.state.masters), MASTERS_KILLED)
+    victims = random.sample(list(stage.masters), MASTERS_KILLED)
     killed_at = now_ns()
     for master in victims:
         master.kill()
-    stage.display.event("SIGKILL to masters " + " and ".join(f":{master.port}" for master in victims))
-
-    def figures() -> str:
-        holds, now = stage.holds, stage.state.workers.history.horizon
-        return (
-            f"{rate(holds, *stage.marks.contend):,.0f}/s before, {rate(holds, killed_at, now):,.0f}/s since; "
-            f"longest pause {longest_pause(holds, (killed_at, now)) * 1000:,.0f} ms"
-        )
-
-    stage.watch(DEGRADED_S, phase, figures)
-    stage.marks.degraded = killed_at, now_ns()
+    stage.say("SIGKILL to masters " + " and ".join(f":{master.port}" for master in victims))
+    stage.watch(DEGRADED_S)
+    stage.marks.degraded = since = killed_at, now_ns()
+    return (
+        f"{rate(stage.holds, *stage.marks.contend):,.0f}/s before, {rate(stage.holds, *since):,.0f}/s since; "
+        f"longest pause {longest_pause(stage.holds, since) * 1000:,.0f} ms"
+    )
 
 
-def holder_killed(stage: Stage, phase: Phase) -> None:
+def holder_killed(stage: Stage) -> str:
     """A worker stops in the middle of an update, holds on by its renewals, and is killed."""
-    workers = stage.state.workers
+    workers = stage.workers
     victim = random.choice(workers.alive)
-    phase.figures = f"waiting for {victim.name} to get the lock"
     victim.order(stage.hold)
     previous = victim.ordered - 1
     stage.need(
@@ -220,30 +195,22 @@ def holder_killed(stage: Stage, phase: Phase) -> None:
         2 * ORDER_S,
         f"{victim.name} did not get the lock",
     )
-    stage.display.event(f"{victim.name} stops in the middle of an update; the others wait")
-    held_s = random.uniform(*HELD_LEASES) * stage.ttl
-    stage.watch(held_s, phase, lambda: f"{victim.name} holds the lock for {held_s:.1f} s")
+    stage.say(f"{victim.name} stops in the middle of an update; the others wait")
+    stage.watch(random.uniform(*HELD_LEASES) * stage.ttl)
     kill = stage.marks.kill = Kill(victim.name, victim.kill())
-    stage.display.event(f"kill -9 {victim.pid} ({victim.name}); the lease (ttl {stage.ttl:g} s) has to end")
+    stage.say(f"kill -9 {victim.pid} ({victim.name}); the lease (ttl {stage.ttl:g} s) has to end")
     # One second over the bound: a late owner is reported with its figure.
     allowed = stage.ttl + NEXT_OWNER_SLACK_S + 1.0
-    stage.watch(
-        allowed,
-        phase,
-        lambda: f"no owner for {(now_ns() - kill.at) / SECOND:.1f} s",
-        lambda: next_owner(stage.holds, kill) is not None,
-    )
+    stage.watch(allowed, lambda: next_owner(stage.holds, kill) is not None)
     owner = next_owner(stage.holds, kill)
     if owner is None:
         # The workers would wait for the lock without an end, so they cannot be told to rest.
-        phase.figures = f"nobody got the lock within {allowed:g} s"
-        phase.progress = Progress.FAILED
-        return
+        raise PhaseFailed(f"nobody got the lock within {allowed:g} s")
     took_s = (owner.grant.at - kill.at) / SECOND
-    phase.figures = f"next owner after {took_s:.2f} s (ttl {stage.ttl:g} s)"
-    stage.display.event(f"{owner.process} got it {took_s:.2f} s after the kill, and goes on from there")
+    stage.say(f"{owner.process} got it {took_s:.2f} s after the kill, and goes on from there")
     stage.watch(AFTER_KILL_S)
     stage.rest()
+    return f"next owner after {took_s:.2f} s (ttl {stage.ttl:g} s)"
 
 
 def next_owner(holds: list[Attempt], kill: Kill) -> Attempt | None:
@@ -271,7 +238,7 @@ def spread_ms(times: list[float]) -> str:
     return f"median {median * 1e3:.2f} ms, max {max(times) * 1e3:.2f} ms ({len(times)} hand-offs)"
 
 
-PHASES: dict[str, Callable[[Stage, Phase], None]] = {
+PHASES: dict[str, Callable[[Stage], str]] = {
     "without the lock": without_the_lock,
     "under the lock": under_the_lock,
     "wake-up": wake_up,

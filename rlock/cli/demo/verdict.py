@@ -68,8 +68,22 @@ def judge(evidence: Evidence) -> Verdict:
         # A check that cannot fail proves nothing: a lock that excludes nobody would pass it.
         why = f"{evidence.unlocked.acknowledged} updates without the lock, and none was lost"
         return Verdict(f"NOTHING PROVEN: {why}", [why])
-    problems = [*_unsafe(history), *_broken(evidence), *errors] or _unshown(evidence)
-    return _violation(problems) if problems else Verdict(_sentence(evidence))
+    killed = _killed(evidence)
+    problems = [*_unsafe(history), *_broken(evidence), *errors] or _unshown(evidence, killed)
+    if problems or killed is None:
+        return _violation(problems)
+    return Verdict(_sentence(evidence, *killed))
+
+
+#: The kill, the hold that it ended, and the next one.
+Killed = tuple[Kill, Attempt, Attempt]
+
+
+def _killed(evidence: Evidence) -> Killed | None:
+    holds, kill = evidence.history.holds, evidence.marks.kill
+    held = next((hold for hold in holds if _was_killed(hold, kill)), None)
+    owner = next_owner(holds, kill) if kill else None
+    return None if kill is None or held is None or owner is None else (kill, held, owner)
 
 
 def _violation(problems: Sequence[str]) -> Verdict:
@@ -107,7 +121,7 @@ def _broken(evidence: Evidence) -> list[str]:
     return found
 
 
-def _unshown(evidence: Evidence) -> list[str]:
+def _unshown(evidence: Evidence, killed: Killed | None) -> list[str]:
     """Claims of the sentence that this run does not bear out."""
     holds, marks, ttl = evidence.history.holds, evidence.marks, evidence.ttl
     found = []
@@ -119,13 +133,12 @@ def _unshown(evidence: Evidence) -> list[str]:
     measured = len(wake_ups(holds, marks.handoffs))
     if measured < LEAST_HANDOFFS:
         found.append(f"only {measured} hand-offs could be measured")
-    held = next((hold for hold in holds if _was_killed(hold, marks.kill)), None)
-    owner = next_owner(holds, marks.kill) if marks.kill else None
-    if marks.kill is None or held is None or owner is None:
+    if killed is None:
         return [*found, "nobody got the lock after its holder was killed"]
+    kill, held, owner = killed
     if held.valid_to < held.grant.at + 1.1 * ttl * SECOND:
         found.append(f"the holder's lease (ttl {ttl:g} s) was not renewed while it held")
-    took_s = (owner.grant.at - marks.kill.at) / SECOND
+    took_s = (owner.grant.at - kill.at) / SECOND
     if took_s > ttl + NEXT_OWNER_SLACK_S:
         found.append(
             f"the next owner came {took_s:.2f} s after the kill: over ttl + {NEXT_OWNER_SLACK_S:g} s"
@@ -133,14 +146,9 @@ def _unshown(evidence: Evidence) -> list[str]:
     return found
 
 
-def _sentence(evidence: Evidence) -> str:
+def _sentence(evidence: Evidence, kill: Kill, held: Attempt, owner: Attempt) -> str:
     holds, marks, unlocked = evidence.history.holds, evidence.marks, evidence.unlocked
     done = completed(holds)
-    held = next((hold for hold in holds if _was_killed(hold, marks.kill)), None)
-    owner = next_owner(holds, marks.kill) if marks.kill else None
-    assert marks.kill is not None  # `_unshown` found nothing
-    assert held is not None
-    assert owner is not None
     return (
         f"Proven here: {len(done):,} critical sections of {len(evidence.workers)} processes on "
         f"{evidence.masters} masters, {len(overlaps(holds))} overlaps, {evidence.counter.lost} lost updates "
@@ -149,8 +157,8 @@ def _sentence(evidence: Evidence) -> str:
         f"{MASTERS_KILLED} masters killed: {rate(done, *marks.contend):,.0f} sections/s before, "
         f"{rate(done, *marks.degraded):,.0f}/s after, "
         f"longest pause {longest_pause(done, marks.degraded) * 1000:,.0f} ms; "
-        f"holder killed -9 after {(marks.kill.at - held.grant.at) / SECOND:.1f} s: next owner "
-        f"after {(owner.grant.at - marks.kill.at) / SECOND:.2f} s (ttl {evidence.ttl:g} s); "
+        f"holder killed -9 after {(kill.at - held.grant.at) / SECOND:.1f} s: next owner "
+        f"after {(owner.grant.at - kill.at) / SECOND:.2f} s (ttl {evidence.ttl:g} s); "
         f"wake-up {spread_ms(wake_ups(holds, marks.handoffs))}."
     )
 

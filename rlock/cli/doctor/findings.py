@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from .facts import Facts, Fleet
@@ -36,19 +37,13 @@ class Finding:
     check: str = ""  # filled in by `diagnose`
 
 
-def error(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
-    """Locking does not work, or is not safe."""
-    return Finding(Severity.ERROR, what, why, action, commands, master)
+def _finding(
+    severity: Severity, what: str, why: str, action: str, *commands: str, master: str | None = None
+) -> Finding:
+    return Finding(severity, what, why, action, commands, master)
 
 
-def warning(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
-    """It works; a fault will hurt."""
-    return Finding(Severity.WARNING, what, why, action, commands, master)
-
-
-def note(what: str, why: str, action: str, *commands: str, master: str | None = None) -> Finding:
-    """Good to know."""
-    return Finding(Severity.NOTE, what, why, action, commands, master)
+error, warning, note = (partial(_finding, severity) for severity in Severity)
 
 
 class Check(NamedTuple):

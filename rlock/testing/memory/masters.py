@@ -12,12 +12,13 @@ from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
-from ...rules.keys import MAX_TOKEN
 from .keyspace import Keyspace, Message
 
 Reply = list[Any]
 #: Dead waiters that one release passes over, as in lua/release.lua.
 PASSED_OVER = 200
+#: The greatest token that a script takes from a key.
+MOST = 9 * 10**15
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
 _TOKEN = re.compile(r"^(\d+) (.*)$")
 _NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
@@ -58,7 +59,7 @@ class Master(Keyspace):
     def _last(self, fence: str) -> tuple[int, str]:
         """The last fencing token and its owner."""
         found = _TOKEN.match(self.text(fence))
-        return (0, "") if found is None or int(found[1]) > MAX_TOKEN else (int(found[1]), found[2])
+        return (0, "") if found is None or int(found[1]) > MOST else (int(found[1]), found[2])
 
     def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
         token, given_to = self._last(fence)
@@ -122,6 +123,8 @@ class Master(Keyspace):
         if place is None or rank == "kept":
             place = float(time_us if ticket == "0" else ticket)
             if entry is not None and rank == "last":
+                if len(entry.scores) >= 20_000:
+                    return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
                 place = max(place, max(entry.scores.values()) + 1)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)

@@ -19,7 +19,6 @@ from redis.retry import Retry
 
 
 class Pottery(Library):
-    name = "pottery Redlock"
     version = importlib.metadata.version("pottery")
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
@@ -35,7 +34,8 @@ class Pottery(Library):
             self.kind = Tuned
 
     def lock(self, name: str) -> Lock:
-        return _Lock(self.kind(key=name, masters=self.masters, auto_release_time=self.ttl_s))
+        peer = self.kind(key=name, masters=self.masters, auto_release_time=self.ttl_s)
+        return Lock(lambda wait_s: peer.acquire(timeout=wait_s), peer.release)
 
 
 def _client(url: str) -> Any:
@@ -47,16 +47,3 @@ def _client(url: str) -> Any:
     sentinels = [host.split(":") for host in hosts.split(",")]
     group = redis.sentinel.Sentinel(sentinels, sentinel_kwargs=options, password=password, **options)
     return group.master_for(service)
-
-
-class _Lock:
-    def __init__(self, peer: Redlock) -> None:
-        self.peer = peer
-
-    def acquire(self, wait_s: float) -> bool:
-        if wait_s <= 0:
-            return self.peer.acquire(blocking=False)
-        return self.peer.acquire(timeout=wait_s)
-
-    def release(self) -> None:
-        self.peer.release()

@@ -14,7 +14,6 @@ from library import Library, Lock
 
 
 class PythonRedisLock(Library):
-    name = "python-redis-lock"
     version = redis_lock.__version__
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
@@ -27,24 +26,16 @@ class PythonRedisLock(Library):
         self.expire_s = max(1, math.ceil(ttl_ms / 1000))  # whole seconds
 
     def lock(self, name: str) -> Lock:
-        return _Lock(redis_lock.Lock(self.client, name, expire=self.expire_s), self.expire_s)
+        return self.of(redis_lock.Lock(self.client, name, expire=self.expire_s))
 
     def kept(self, name: str) -> Lock:
-        lock = redis_lock.Lock(self.client, name, expire=self.expire_s, auto_renewal=True)
-        return _Lock(lock, self.expire_s)
+        return self.of(redis_lock.Lock(self.client, name, expire=self.expire_s, auto_renewal=True))
 
+    def of(self, peer: redis_lock.Lock) -> Lock:
+        def acquire(wait_s: float) -> object:
+            # It cuts a time-out to whole seconds, takes 0 for "as long as it takes", and refuses one that is
+            # longer than the lease.
+            timeout = math.ceil(wait_s)
+            return peer.acquire(timeout=timeout if timeout <= self.expire_s else None)
 
-class _Lock:
-    def __init__(self, peer: redis_lock.Lock, expire_s: int) -> None:
-        self.peer, self.expire_s = peer, expire_s
-
-    def acquire(self, wait_s: float) -> bool:
-        if wait_s <= 0:
-            return bool(self.peer.acquire(blocking=False))
-        # It cuts a time-out to whole seconds, takes 0 for "as long as it takes", and refuses one that is
-        # longer than the lease.
-        timeout = math.ceil(wait_s)
-        return bool(self.peer.acquire(timeout=timeout if timeout <= self.expire_s else None))
-
-    def release(self) -> None:
-        self.peer.release()
+        return Lock(acquire, peer.release)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import redis.asyncio
-from library import AsyncLibrary, AsyncLock
-from redis.asyncio.lock import Lock as Peer
+from library import AsyncLibrary, Lock
 
 
 class RedisPyAsyncio(AsyncLibrary):
-    name = "redis.asyncio Lock"
     version = redis.__version__
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
@@ -19,16 +17,6 @@ class RedisPyAsyncio(AsyncLibrary):
     async def start(self) -> None:
         await self.client.ping()
 
-    def lock(self, name: str) -> AsyncLock:
-        return _Lock(self.client.lock(name, timeout=self.ttl, sleep=self.sleep, thread_local=False))
-
-
-class _Lock:
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-
-    async def acquire(self, wait_s: float) -> bool:
-        return bool(await self.peer.acquire(blocking_timeout=wait_s))
-
-    async def release(self) -> None:
-        await self.peer.release()
+    def lock(self, name: str) -> Lock:
+        peer = self.client.lock(name, timeout=self.ttl, sleep=self.sleep, thread_local=False)
+        return Lock(lambda wait_s: peer.acquire(blocking_timeout=wait_s), peer.release)

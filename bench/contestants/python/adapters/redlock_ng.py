@@ -22,7 +22,6 @@ def _delays(poll_ms: float | None) -> dict[str, float]:
 
 
 class RedlockNg(Library):
-    name = "redlock-ng"
     version = importlib.metadata.version("redlock-ng")
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
@@ -31,23 +30,15 @@ class RedlockNg(Library):
 
     def lock(self, name: str) -> Lock:
         # A copy has the connections of the first one, and a number of tries of its own.
-        return _Lock(copy.copy(self.manager), name, self.ttl_ms)
+        manager, held = copy.copy(self.manager), list[Peer]()
+        delay_s = (manager.retry_delay_min + manager.retry_delay_max) / 2
 
+        def acquire(wait_s: float) -> bool:
+            for count in tries(wait_s, delay_s):
+                manager.retry_count = count - 1
+                if (got := manager.acquire(name, self.ttl_ms)) is not None:
+                    held[:] = [got]
+                    return True
+            return False
 
-class _Lock:
-    def __init__(self, manager: Redlock, name: str, ttl_ms: int) -> None:
-        self.manager, self.name, self.ttl_ms = manager, name, ttl_ms
-        self.delay_s = (manager.retry_delay_min + manager.retry_delay_max) / 2
-        self.held: Peer | None = None
-
-    def acquire(self, wait_s: float) -> bool:
-        for count in tries(wait_s, self.delay_s):
-            self.manager.retry_count = count - 1
-            self.held = self.manager.acquire(self.name, self.ttl_ms)
-            if self.held is not None:
-                return True
-        return False
-
-    def release(self) -> None:
-        assert self.held is not None
-        self.manager.release(self.held)
+        return Lock(acquire, lambda: manager.release(held[0]))

@@ -11,7 +11,6 @@ from library import Library, Lock
 
 
 class RedlockPlus(Library):
-    name = "redlock-plus RLock"
     version = peer.__version__
     reentrant = True
 
@@ -20,19 +19,11 @@ class RedlockPlus(Library):
         self.locks = peer.RLockFactory([{"url": url} for url in masters], ttl=ttl_ms, **options)
 
     def lock(self, name: str) -> Lock:
-        return _Lock(self.locks(name))
+        lock = self.locks(name)
 
+        def release() -> None:
+            # Whether a majority released it: it says so and raises nothing.
+            if not lock.release():
+                raise RuntimeError("release returned False: not released by a majority")
 
-class _Lock:
-    def __init__(self, lock: peer.Lock) -> None:
-        self.lock = lock
-
-    def acquire(self, wait_s: float) -> bool:
-        if wait_s <= 0:
-            return bool(self.lock.acquire(blocking=False))
-        return bool(self.lock.acquire(timeout=wait_s))
-
-    def release(self) -> None:
-        # Whether a majority released it: it says so and raises nothing.
-        if not self.lock.release():
-            raise RuntimeError("release returned False: not released by a majority")
+        return Lock(lambda wait_s: lock.acquire(timeout=wait_s), release)

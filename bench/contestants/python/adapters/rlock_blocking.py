@@ -8,7 +8,6 @@ import rlock
 
 
 class Ours(Library):
-    name = "rlock"
     version = rlock.__version__
     reentrant = True
     fair = False
@@ -17,22 +16,11 @@ class Ours(Library):
         self.client = rlock.Client(masters, ttl_ms / 1000)
 
     def lock(self, name: str) -> Lock:
-        return _Lock(self.client.lock(name, fair=self.fair))
+        lock = self.client.lock(name, fair=self.fair)
+        return Lock(lambda wait_s: lock.acquire(timeout=wait_s), lock.release)
 
     kept = lock
 
 
 class Fair(Ours):
-    name = "rlock, fair"
     fair = True
-
-
-class _Lock:
-    __slots__ = ("lock", "release")
-
-    def __init__(self, lock: rlock.RLock) -> None:
-        self.lock = lock
-        self.release = lock.release
-
-    def acquire(self, wait_s: float) -> bool:
-        return self.lock.acquire(timeout=wait_s)

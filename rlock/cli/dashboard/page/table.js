@@ -69,7 +69,6 @@ export class Table {
     const p = row.parts, state = standing(lock);
     row.lock = lock;
     attribute(row, "data-state", state);
-    attribute(row, "data-plain", lock.queue_length === 0 && lock.hold_count <= 1 ? "" : null);
     attribute(p.button, "aria-expanded", String(selected));
     attribute(row, "aria-current", selected ? "true" : null);
     if (p.holder.token !== lock.holder || p.holder.state !== state) {
@@ -97,22 +96,14 @@ export class Table {
 }
 
 function createRow(lock) {
-  const cell = (label, className, ...children) => {
-    const td = make("td", className, ...children);
-    td.dataset.label = label;
-    td.setAttribute("role", "cell");
-    return td;
-  };
   const row = make("tr"), button = make("button", "name", make("bdi", "", shown(lock.name)));
-  row.setAttribute("role", "row");
   button.type = "button";
   const p = row.parts = { button, pips: make("span", "pips") };
   for (const name of ["holder", "since", "left", "count", "votes", "waiters"]) p[name] = make("span");
   p.pips.setAttribute("aria-hidden", "true");
   row.append(
-    cell("Lock", "c-name", button), cell("Holder", "c-holder", p.holder), cell("Held for", "c-since", p.since),
-    cell("Lease left", "c-left", p.left), cell("Count", "c-count number", p.count),
-    cell("Votes", "c-votes", p.pips, p.votes), cell("Waiting", "c-waiters number", p.waiters),
+    make("td", "", button), make("td", "c-holder", p.holder), make("td", "", p.since), make("td", "c-left", p.left),
+    make("td", "number", p.count), make("td", "", p.pips, p.votes), make("td", "number", p.waiters),
   );
   return row;
 }

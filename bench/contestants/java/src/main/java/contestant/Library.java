@@ -40,7 +40,6 @@ final class Library {
 
     Library(String kind, List<String> masters, long ttlMs) {
         this.kind = kind;
-        name();
         List<String> known = kind.equals("redlock") ? masters : masters.subList(0, 1);
         NioEventLoopGroup loops = new NioEventLoopGroup(EVENT_LOOPS);
         ExecutorService executor = Executors.newFixedThreadPool(EXECUTOR_THREADS);
@@ -58,15 +57,6 @@ final class Library {
         }
     }
 
-    String name() {
-        return switch (kind) {
-            case "rlock" -> "Redisson RLock";
-            case "fairlock" -> "Redisson RFairLock";
-            case "redlock" -> "Redisson RedLock";
-            default -> throw new IllegalArgumentException("no such adapter: " + kind);
-        };
-    }
-
     String version() {
         return RedissonClient.class.getPackage().getImplementationVersion();
     }
@@ -76,7 +66,8 @@ final class Library {
         return switch (kind) {
             case "rlock" -> clients.get(0).getLock(name);
             case "fairlock" -> clients.get(0).getFairLock(name);
-            default -> redLock(name);
+            case "redlock" -> redLock(name);
+            default -> throw new IllegalArgumentException("no such adapter: " + kind);
         };
     }
 

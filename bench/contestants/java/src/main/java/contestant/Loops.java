@@ -1,5 +1,6 @@
 package contestant;
 
+import com.google.gson.Gson;
 import com.google.gson.JsonObject;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -8,14 +9,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.LockSupport;
 
 /** The requests, performed by threads; what follows each other is done by one thread, the owner of its locks. */
 final class Loops {
-    /** How long one acquire may wait, unless the request says. */
-    private static final long PATIENCE_MS = 10_000;
+    private static final Gson GSON = new Gson();
 
     private final Library library;
     private final Map<String, Lock> locks = new HashMap<>();
@@ -24,42 +23,45 @@ final class Loops {
         this.library = library;
     }
 
-    Map<String, ?> perform(JsonObject request) throws Exception {
-        Asked asked = new Asked(request);
-        switch (asked.text("do")) {
-            case "pairs":
-                return pairs(lock(asked.text("lock")), asked.count("count"));
-            case "nested":
-                return nested(lock(asked.text("lock")), asked.count("count"));
-            case "throughput":
-                return throughput(asked);
-            case "contend":
-                return contend(asked);
+    /** The fields of a request; what it lacks has these values. */
+    private static final class Asked {
+        String lock;
+        String prefix;
+        int threads = 1;
+        boolean own;
+        boolean nested;
+        int count;
+        long hold_us;
+        long start_ns;
+        long stop_ns;
+        long wait_ms = 10_000;
+    }
+
+    Map<String, ?> perform(String verb, JsonObject request) throws Exception {
+        Asked asked = GSON.fromJson(request, Asked.class);
+        switch (verb) {
+            case "loop":
+                return loop(asked);
             case "acquire":
                 long from = System.nanoTime();
-                boolean acquired = lock(asked.text("lock")).tryLock(asked.number("wait_ms"), TimeUnit.MILLISECONDS);
+                boolean acquired = lock(asked.lock).tryLock(asked.wait_ms, TimeUnit.MILLISECONDS);
                 return Map.of("acquired", acquired, "asked", from, "entered", System.nanoTime());
             case "release":
                 long began = System.nanoTime();
-                lock(asked.text("lock")).unlock();
-                return Map.of("began", began, "ended", System.nanoTime());
-            case "wait":
-                for (int i = 0; i < asked.count("threads"); i++) {
-                    start(() -> library.lock(asked.text("lock")).lock());
-                }
-                return Map.of("waiting", asked.count("threads"));
+                lock(asked.lock).unlock();
+                return Map.of("began", began);
             case "hold":
-                for (int i = 0; i < asked.count("count"); i++) {
-                    acquire(lock(asked.text("prefix") + i), PATIENCE_MS);
+                for (int i = 0; i < asked.count; i++) {
+                    acquire(lock(asked.prefix + i), asked.wait_ms);
                 }
-                return Map.of("acquired", asked.count("count"));
+                return Map.of();
             case "drop":
-                for (int i = 0; i < asked.count("count"); i++) {
-                    locks.remove(asked.text("prefix") + i).unlock();
+                for (int i = 0; i < asked.count; i++) {
+                    locks.remove(asked.prefix + i).unlock();
                 }
-                return Map.of("released", asked.count("count"));
+                return Map.of();
             default:
-                throw new UnsupportedOperationException("no such request: " + asked.text("do"));
+                throw new UnsupportedOperationException("no such request: " + verb);
         }
     }
 
@@ -68,133 +70,63 @@ final class Loops {
     }
 
     private static void acquire(Lock lock, long waitMs) throws InterruptedException, TimeoutException {
-        if (!lock.tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+        if (waitMs < 0) {
+            lock.lock();
+        } else if (!lock.tryLock(waitMs, TimeUnit.MILLISECONDS)) {
             throw new TimeoutException("not acquired within " + waitMs + " ms");
         }
     }
 
-    private static Map<String, ?> pairs(Lock lock, int count) {
-        List<Long> took = new ArrayList<>(count);
-        List<String> errors = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            long began = System.nanoTime();
-            try {
-                acquire(lock, PATIENCE_MS);
-                lock.unlock();
-            } catch (Exception error) {
-                errors.add(Main.told(error));
-                continue;
-            }
-            took.add(System.nanoTime() - began);
-        }
-        return Map.of("ns", took, "errors", errors);
-    }
-
-    private static Map<String, ?> nested(Lock lock, int count) throws Exception {
-        acquire(lock, PATIENCE_MS);
-        try {
-            return pairs(lock, count);
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    private Map<String, ?> throughput(Asked asked) throws InterruptedException {
-        LongAdder done = new LongAdder();
-        List<String> errors = Collections.synchronizedList(new ArrayList<>());
-        long began = System.nanoTime();
-        long until = began + Math.round(asked.fraction("seconds") * 1e9);
-        together(asked.count("threads"), i -> {
-            Lock lock = library.lock(asked.text("prefix") + i);
-            try {
-                while (System.nanoTime() < until) {
-                    acquire(lock, PATIENCE_MS);
-                    lock.unlock();
-                    done.increment();
-                }
-            } catch (Exception error) {
-                errors.add(Main.told(error));
-            }
-        });
-        return Map.of("pairs", done.sum(), "ns", System.nanoTime() - began, "errors", errors);
-    }
-
-    private Map<String, ?> contend(Asked asked) throws InterruptedException {
+    private Map<String, ?> loop(Asked asked) throws Exception {
         List<long[]> sections = Collections.synchronizedList(new ArrayList<>());
         List<String> errors = Collections.synchronizedList(new ArrayList<>());
-        long stop = asked.number("stop_ns");
-        long wait = asked.request.has("wait_ms") ? asked.number("wait_ms") : PATIENCE_MS;
-        long held = TimeUnit.MICROSECONDS.toNanos(asked.number("hold_us"));
-        together(asked.count("threads"), i -> {
-            Lock lock = library.lock(asked.text("lock"));
-            TimeUnit.NANOSECONDS.sleep(asked.number("start_ns") - System.nanoTime());
-            for (long from; (from = System.nanoTime()) < stop; ) {
-                try {
-                    acquire(lock, wait);
-                    long entered = System.nanoTime();
-                    pause(entered + held);
-                    long left = System.nanoTime();
-                    sections.add(new long[] {i, from, entered, left});
-                    lock.unlock();
-                } catch (Exception error) {
-                    errors.add(Main.told(error));
-                }
-            }
-        });
-        return Map.of("sections", sections, "errors", errors);
-    }
-
-    /** Thread.sleep counts in whole milliseconds before Java 21. */
-    private static void pause(long until) throws InterruptedException {
-        for (long left; (left = until - System.nanoTime()) > 0; ) {
-            LockSupport.parkNanos(left);
-        }
-    }
-
-    private interface Loop {
-        void run(int i) throws InterruptedException;
-    }
-
-    private static Thread start(Runnable loop) {
-        Thread thread = new Thread(loop);
-        thread.setDaemon(true);
-        thread.start();
-        return thread;
-    }
-
-    private static void together(int threads, Loop loop) throws InterruptedException {
         List<Thread> running = new ArrayList<>();
-        for (int i = 0; i < threads; i++) {
-            int number = i;
-            running.add(start(() -> {
-                try {
-                    loop.run(number);
-                } catch (InterruptedException error) {
-                    Thread.currentThread().interrupt();
-                }
-            }));
+        if (asked.nested) {
+            acquire(lock(asked.lock), asked.wait_ms);
         }
+        for (int i = 0; i < asked.threads; i++) {
+            int number = i;
+            // The owner is the thread, so all of them may use one object; it is made before the clock starts.
+            Lock lock = lock(asked.own ? asked.lock + i : asked.lock);
+            Runnable turns = () -> turns(asked, number, lock, sections, errors);
+            if (asked.threads == 1) {
+                turns.run(); // by the owner of what "acquire" and "nested" have got
+            } else {
+                running.add(new Thread(turns));
+            }
+        }
+        running.forEach(Thread::start);
         for (Thread thread : running) {
             thread.join();
         }
+        if (asked.nested) {
+            lock(asked.lock).unlock();
+        }
+        return Map.of("sections", sections, "errors", errors);
     }
 
-    /** The fields of a request. */
-    private record Asked(JsonObject request) {
-        String text(String key) {
-            return request.get(key).getAsString();
+    private static void turns(Asked asked, int thread, Lock lock, List<long[]> sections, List<String> errors) {
+        pause(asked.start_ns);
+        for (int turn = 0; asked.count > 0 ? turn < asked.count : System.nanoTime() < asked.stop_ns; turn++) {
+            long from = System.nanoTime();
+            try {
+                acquire(lock, asked.wait_ms);
+                long entered = System.nanoTime();
+                pause(asked.hold_us > 0 ? entered + TimeUnit.MICROSECONDS.toNanos(asked.hold_us) : 0);
+                long[] section = {thread, from, entered, System.nanoTime(), 0};
+                sections.add(section); // before a release that may fail
+                lock.unlock();
+                section[4] = System.nanoTime();
+            } catch (Exception error) {
+                errors.add(Main.told(error));
+            }
         }
+    }
 
-        int count(String key) {
-            return request.get(key).getAsInt();
-        }
-
-        long number(String key) {
-            return request.get(key).getAsLong();
-        }
-
-        double fraction(String key) {
-            return request.get(key).getAsDouble();
+    /** Thread.sleep counts in whole milliseconds before Java 21. */
+    private static void pause(long until) {
+        for (long left; (left = until - System.nanoTime()) > 0; ) {
+            LockSupport.parkNanos(left);
         }
     }
 }

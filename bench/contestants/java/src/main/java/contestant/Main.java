@@ -3,15 +3,11 @@ package contestant;
 import com.google.gson.Gson;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -26,8 +22,6 @@ import java.util.concurrent.LinkedBlockingQueue;
  * on Linux.
  */
 public final class Main {
-    private static final long PAGE_BYTES = 4096;
-
     /** Of each of the two parts of the warm-up at the most; an "open" may say another time as "warm_ms". */
     private static final long WARM_MS = 2_000;
 
@@ -48,14 +42,9 @@ public final class Main {
         new Thread(() -> read(lines), "requests").start();
         while (true) {
             JsonObject request = JsonParser.parseString(lines.take()).getAsJsonObject();
-            if (request.get("do").getAsString().equals("quit")) {
-                break;
-            }
             replies.println(gson.toJson(main.reply(request)));
             replies.flush();
         }
-        // Threads that still wait must not keep the process: nobody wants their locks any more.
-        Runtime.getRuntime().halt(0);
     }
 
     /** Ends the process with its input: who asks is gone, and what is being done may wait for a lock for long. */
@@ -88,30 +77,20 @@ public final class Main {
     }
 
     private Map<String, ?> perform(JsonObject request) throws Exception {
-        switch (request.get("do").getAsString()) {
-            case "open":
-                List<String> masters = new ArrayList<>();
-                request.getAsJsonArray("masters").forEach(url -> masters.add(url.getAsString()));
-                Library library = new Library(kind, masters, request.get("ttl_ms").getAsLong());
-                library.warmUp(request.has("warm_ms") ? request.get("warm_ms").getAsLong() : WARM_MS);
-                loops = new Loops(library);
-                String runtime = "Java " + Runtime.version().feature() + " (" + System.getProperty("java.vm.name") + ")";
-                return Map.of("name", library.name(), "version", library.version(), "runtime", runtime);
-            case "usage":
-                return usage();
-            default:
-                if (loops == null) {
-                    throw new IllegalStateException("not opened");
-                }
-                return loops.perform(request);
+        String verb = request.get("do").getAsString();
+        if (verb.equals("open")) {
+            List<String> masters = new ArrayList<>();
+            request.getAsJsonArray("masters").forEach(url -> masters.add(url.getAsString()));
+            Library library = new Library(kind, masters, request.get("ttl_ms").getAsLong());
+            library.warmUp(request.has("warm_ms") ? request.get("warm_ms").getAsLong() : WARM_MS);
+            loops = new Loops(library);
+            String runtime = "Java " + Runtime.version().feature() + " (" + System.getProperty("java.vm.name") + ")";
+            return Map.of("version", library.version(), "runtime", runtime);
         }
-    }
-
-    /** Of the process: what compiles and collects garbage is in it. The kernel counts it in steps of 10 ms. */
-    private static Map<String, Long> usage() throws IOException {
-        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        long pages = Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]);
-        return Map.of("cpu_ns", system.getProcessCpuTime(), "rss_bytes", pages * PAGE_BYTES);
+        if (loops == null) {
+            throw new IllegalStateException("not opened");
+        }
+        return loops.perform(verb, request);
     }
 
     /** "Kind: message" in one line. */

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from typing import Any
 import hiredis
 import pytest
 import redis
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rlock
@@ -37,19 +36,19 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
+from ..core.test_hearing import Hearing
+from ..core.test_renewal import a_hold
+from ..core.test_restart_guard import told
+from ..core.world import World
 from ..lock.conftest import eventually
-from ..seeds import seed_of_the_day
 from ..servers import Fleet, raw
-from .test_hearing import Hearing
-from .test_renewal import a_hold
-from .test_restart_guard import told
-from .world import World
+from .conftest import fuzz, within
 
 OWNER = owner_token("host/1/main").encode()
-#: Numbers of a stranger. The last two fit into the doubles of Lua, but no greater token does.
+#: Numbers of a stranger. The last three fit into the doubles of Lua, but no greater token does.
 NUMBERS = (
     *(b"inf", b"-inf", b"nan", b"1e999", b"1e300", b"-5", b"0", b"1.5", b"0x10", b"9" * 300, "\xb2".encode()),
-    *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15)),
+    *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15 - 1, 9 * 10**15)),
 )
 NUMBER = st.sampled_from(NUMBERS) | st.integers(0, 2**64).map(lambda number: b"%d" % number)
 WORD = (
@@ -63,18 +62,6 @@ ANYTHING = st.recursive(
 )
 
 OF_ITS_TYPE: dict[type, Any] = {int: st.integers(-(2**63), 2**63 - 1), bytes: WORDS}
-
-
-def fuzz(examples: int, *, shrink: bool = True) -> Callable[[Any], Any]:
-    """Other examples each day, and RLOCK_SEED repeats them."""
-    how = settings(
-        max_examples=examples,
-        phases=[Phase.generate, *[Phase.shrink] * shrink],
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    return lambda test: seed(seed_of_the_day())(how(test))
 
 
 @st.composite
@@ -230,7 +217,7 @@ OF_ANY_TYPE = st.tuples(st.sampled_from(("SET", "RPUSH", "SADD")), WORDS) | st.t
 PLANTS = {
     "x": st.tuples(st.just("HSET"), st.just(OWNER) | WORD, NUMBER),
     keys.queue("x"): st.tuples(st.just("ZADD"), SCORE, st.just(OWNER + b"|s") | WORD),
-    keys.fence("x"): st.tuples(st.just("SET"), st.sampled_from(NUMBERS[-3:]) | NUMBER, st.just(b" "), WORD),
+    keys.fence("x"): st.tuples(st.just("SET"), st.sampled_from(NUMBERS[-4:]) | NUMBER, st.just(b" "), WORD),
     NOTE: st.tuples(st.just("SET"), st.just(b"RUN_ID ") | WORD, NUMBER, st.just(b" "), NUMBER),
 }
 STRANGE = st.dictionaries(st.sampled_from(sorted(PLANTS)), st.integers(0, 2), min_size=1)
@@ -247,16 +234,6 @@ def plant(server: Any, run_id: bytes, data: st.DataObject) -> None:
             server.execute_command(verb, key, *([text] if verb == "SET" else words))
 
 
-def within(seconds: float, call: Callable[..., Any], **how: Any) -> Any:
-    began = time.monotonic()
-    try:
-        return call(**how)
-    except rlock.RLockError as error:
-        return error
-    finally:
-        assert time.monotonic() - began < seconds, "it hung"
-
-
 def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls, 1.0, max_ttl=1.0) as client, client.lock("x") as lock:
         for url in masters3.urls:
@@ -266,6 +243,31 @@ def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters
         assert within(3.0, client.lock("y").acquire, timeout=3.0) is True
         lock.check()
         client.lock("y").release()
+
+
+@pytest.mark.rule("3.8")
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    "last",
+    [7 * 10**15, 8 * 10**15 - 1, 9 * 10**15 - 1, 2**53, 2**63 - 1, 10**400],
+    ids=lambda number: str(number)[:20],
+)
+def test_no_token_that_a_stranger_stores_makes_a_later_one_lower(
+    masters3: Fleet, last: int, count: int
+) -> None:
+    """On one master, too: the highest token of a quorum is stored on the others."""
+    for url in masters3.urls[:count]:
+        raw(url).set(keys.fence("x"), f"{last} somebody")
+    tokens: list[int | None] = []
+    with rlock.Client(masters3.urls) as client:
+        for _ in range(6):
+            lock = client.lock("x")
+            if within(1.0, lock.acquire, timeout=0.1) is True:
+                tokens.append(lock.fencing_token)
+                lock.release()
+    assert tokens == sorted({*tokens})
+    assert tokens or count == 3
+    assert (8 * 10**15 - 1 <= last <= 9 * 10**15) or len(tokens) == 6, "other tokens cost nobody a try"
 
 
 @fuzz(60, shrink=False)

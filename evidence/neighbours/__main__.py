@@ -1,0 +1,240 @@
+"""Run the bad neighbours and print a table: the fault, what the others saw of it, and what the log said.
+
+For each fault there are two sides at the same time: the clients of one have the bad neighbour among their
+masters; for those of the other that master is down, which costs its vote and nothing else. Each side has a
+client that is alone with its lock, and two that contend for one. The rule for all faults, two request
+time-outs after it began: a pair of acquire and release takes at most 1.5 times as long as on the other side
+(medians), no lost message keeps the contenders waiting for a second, no acquire raises, a lock that is held
+throughout stays held, the process grows by less than 20 MB, and each client writes one to three warnings,
+which name the master.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import math
+import mmap
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rlock
+import rlock.asyncio
+from rlock.testing.local.binaries import find_servers
+from rlock.testing.local.embedded import Master
+from rlock.testing.local.spawn import free_port
+
+from .faults import FIRST, LATER, Neighbour
+
+TIMEOUT_S, TTL = 0.3, 3.0
+OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
+#: A claim is lost once, if its message vanished.
+SETTLE_S = 2 * TIMEOUT_S + 1.2
+PAUSE_S = 1.0
+GROWTH_MB, WARNINGS = 20.0, 3
+CLIENTS = 3
+
+
+@dataclass
+class Side:
+    """A client that is alone with its lock, and two that contend; each holds another lock all the time."""
+
+    name: str
+    urls: Sequence[str]
+    fair: bool
+    tasks: bool
+    ended: threading.Event = field(default_factory=threading.Event)
+    at: list[float] = field(default_factory=list)  # when the contenders got the lock
+    took: list[tuple[float, float]] = field(default_factory=list)  # when a pair began, and its duration
+    errors: list[str] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        for number in range(CLIENTS):
+            thread = threading.Thread(target=self._run, args=(number,), daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        held, name = f"{self.name}-held-{number}", f"{self.name}-alone" if number == 0 else self.name
+        try:
+            if self.tasks:
+                asyncio.run(self._tasks(held, name))
+            else:
+                self._blocks(held, name)
+        except BaseException as error:
+            self.errors.append(f"{type(error).__name__}: {error}")
+
+    def _blocks(self, held: str, name: str) -> None:
+        with rlock.Client(self.urls, **OPTIONS) as client, client.lock(held) as other:
+            lock = client.lock(name, fair=self.fair)
+            while not self.ended.is_set():
+                began = time.monotonic()
+                with lock:
+                    got = time.monotonic()
+                self._note(name, began, got)
+            other.check()
+
+    async def _tasks(self, held: str, name: str) -> None:
+        async with rlock.asyncio.Client(self.urls, **OPTIONS) as client, client.lock(held) as other:
+            lock = client.lock(name, fair=self.fair)
+            while not self.ended.is_set():
+                began = time.monotonic()
+                async with lock:
+                    got = time.monotonic()
+                self._note(name, began, got)
+            other.check()
+
+    def _note(self, name: str, began: float, got: float) -> None:
+        if name == self.name:
+            self.at.append(got)
+        else:
+            self.took.append((began, time.monotonic() - began))
+        time.sleep(0.001)  # the sides share the processor
+
+    def pair(self, since: float) -> float:
+        """The median of a pair, in seconds."""
+        return statistics.median([took for began, took in list(self.took) if began >= since] or [math.inf])
+
+    def pause(self, since: float, until: float) -> float:
+        """The longest time in which no contender got the lock."""
+        at = [since, *sorted(at for at in list(self.at) if since <= at < until), until]
+        return max(later - earlier for earlier, later in itertools.pairwise(at))
+
+    def stop(self) -> None:
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(20.0)
+            if thread.is_alive():
+                self.errors.append("it does not end")
+
+
+class Log(logging.Handler):
+    """The warnings that name the bad neighbour, and all that is no warning of ours."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(logging.WARNING)
+        self.label, self.lines = label, list[tuple[float, str]]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if self.label and self.label in text:
+            self.lines.append((time.monotonic(), text))
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE / 1e6
+
+
+@dataclass(frozen=True)
+class Case:
+    fault: str
+    masters: int
+    tasks: bool
+    fair: bool
+
+    def run(
+        self, urls: Sequence[str], seconds: float, seed: int, slower: float
+    ) -> tuple[list[str], list[str]]:
+        """The cells of its row, and why it is red."""
+        bad = Neighbour(urls[0], seed)
+        proxy = None
+        if self.fault in FIRST:
+            FIRST[self.fault](bad)
+        else:
+            proxy = bad.behind_proxy()
+        log = Log(bad.label)
+        logging.getLogger("rlock").addHandler(log)
+        sides = [
+            Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
+            for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
+        ]
+        try:
+            for side in sides:
+                side.start()
+            if proxy is not None:
+                _until(lambda: min(len(some) for side in sides for some in (side.at, side.took)) > 20)
+            before, began = resident_mb(), time.monotonic()
+            if proxy is not None:
+                LATER[self.fault](bad, proxy)
+            peak = before
+            while (now := time.monotonic()) < began + SETTLE_S + seconds:
+                time.sleep(0.05)
+                peak = max(peak, resident_mb())
+            ratio = sides[0].pair(began + SETTLE_S) / sides[1].pair(began + SETTLE_S)
+            pause = sides[0].pause(began + SETTLE_S, now)
+            for side in sides:
+                side.stop()
+        finally:
+            logging.getLogger("rlock").removeHandler(log)
+            for side in sides:
+                side.ended.set()
+            bad.open.close()
+        named = [line for line in log.lines if line[0] < now and bad.label]
+        each = -(-len(named) // CLIENTS)
+        red = [f"{error}" for side in sides for error in side.errors]
+        red += [f"{ratio:.2f} times slower"] if ratio > slower else []
+        red += [f"a pause of {pause:.2f} s"] if pause > PAUSE_S else []
+        red += [f"it grew by {peak - before:.0f} MB"] if peak - before > GROWTH_MB else []
+        red += [f"{each} warnings of each client"] if bad.label and not 1 <= each <= WARNINGS else []
+        noticed = f"{named[0][0] - began:.1f} s" if named else "-"
+        said = named[0][1].partition(bad.label)[2].lstrip(" :") if named else ""
+        cells = [f"{ratio:.2f}", f"{pause:.2f} s", f"{peak - before:.1f}", noticed, str(each), said[:70]]
+        return [self.fault, *self.words, *cells, "red" if red else "green"], red
+
+    @property
+    def words(self) -> list[str]:
+        return [str(self.masters), "tasks" if self.tasks else "threads", "fair" if self.fair else "default"]
+
+
+def _until(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10.0
+    while not done() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+HEAD = ["fault", "N", "client", "order", "slower", "pause", "MB", "noticed", "warnings", "the first", ""]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m evidence.neighbours", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure")
+    parser.add_argument("--slower", type=float, default=1.5, help="how much slower the clients may get")
+    parser.add_argument("--only", action="append", metavar="FAULT", help="faults whose name has this text")
+    parser.add_argument("--quick", action="store_true", help="each fault once")
+    options = parser.parse_args(words)
+    every = list(itertools.product((3, 5), (False, True), (False, True)))
+    names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
+    cases = [
+        Case(name, *how)
+        for number, name in enumerate(names)
+        for how in (every[number % 4 : number % 4 + 1] if options.quick else every)
+    ]
+    fleet = [Master(next(iter(find_servers()))).start() for _ in range(5)]
+    failed = []
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    try:
+        for number, case in enumerate(cases):
+            urls = [master.url for master in fleet[: case.masters]]
+            cells, red = case.run(urls, options.seconds, number, options.slower)
+            print(f"| {' | '.join(cells)} |", flush=True)
+            if red:
+                failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
+    finally:
+        for master in fleet:
+            master.close()
+    print(*(f"RED {line}" for line in failed), sep="\n")
+    print(f"{len(cases)} neighbours, {len(failed)} red")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
