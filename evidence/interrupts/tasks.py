@@ -1,4 +1,4 @@
-"""The operations of rlock.asyncio. Each context manager prepares, yields the call under test, and tidies up."""
+"""The operations of rlock.asyncio: each context manager prepares, yields the call under test, tidies up."""
 
 from __future__ import annotations
 

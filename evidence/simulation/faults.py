@@ -117,7 +117,7 @@ class Nemesis:
     ) -> None:
         """Do it after a while, or a moment after an event that comes before that.
 
-        ``host`` and ``client``: in some modes that event may be the end of a lease there, or a loss of memory.
+        ``host`` and ``client``: in some modes that event may be the end of a lease there, or a lost memory.
         """
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
@@ -251,7 +251,7 @@ def partition(nemesis: Nemesis) -> None:
 
     change()
     for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, lambda *_, what=what: again(what))  # type: ignore[misc]
+        play.behind(what, 1, lambda *_, what=what: again(what))
 
 
 def slow_down(nemesis: Nemesis) -> None:
@@ -288,7 +288,12 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
     nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
-        nemesis.play.behind("rival", 1, lambda _, host: host and host.restart())
+
+        def forget(_: object, host: Host | None) -> None:
+            if host is not None:
+                host.restart()
+
+        nemesis.play.behind("rival", 1, forget)
         return
     host = nemesis.host()
     host.tripwire = True

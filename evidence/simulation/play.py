@@ -138,9 +138,7 @@ class Play:
 
     # -- events and steps --------------------------------------------------------------------------
 
-    def behind(
-        self, what: str, nth: int, action: Then, *, first: bool = False
-    ) -> None:
+    def behind(self, what: str, nth: int, action: Then, *, first: bool = False) -> None:
         """Do something behind the ``nth`` event of a kind from now on."""
         due = nth if first else self._happened[what] + nth
         self._behind.setdefault((what, due), []).append(action)

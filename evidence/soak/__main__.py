@@ -1,6 +1,7 @@
 """Soak: processes contend for locks on real masters while a nemesis is at work; a checker reads their notes.
 
     python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults all|kill,...]
+    python -m evidence.soak --faults late-release,late-confirmation     hand-offs whose bytes come late
     python -m evidence.soak --counter       lost updates with and without the fencing token, Jepsen's workload
     python -m evidence.soak --controls      breaks each rule of safety on purpose: each must be noticed
     python -m evidence.soak --break NAME    one of these, under the faults that you choose

@@ -13,11 +13,15 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
-from . import failovers, master_faults, network_faults  # noqa: F401  # they register their faults
+from . import failovers, hand_off_faults, master_faults, network_faults  # noqa: F401  # they register their faults
 from .field import FAULTS
 from .progress import longest_gaps, lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
+#: They wait for a hand-off, so they have a thread of their own.
+HAND_OFFS = ("late-release", "late-confirmation")
+#: In each so many seconds other faults rest for so many: a hand-off takes several that live.
+HAND_OFFS_ALONE_S = (25.0, 10.0)
 #: Faults for the profiles of the negative controls only.
 CONTROLS = ("crawl", "lost-replies", "freeze-half", "behead")
 #: Faults of groups.

@@ -78,6 +78,12 @@ PROFILES = (
     Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
+    # Nobody has confirmed a lease, or another one had it when the confirmation came.
+    Profile("hand-off for a whole lease", ("overlap",), _plan("late-confirmation", 60.0)),
+    Profile("any answer confirms", ("overlap",), _plan("late-confirmation", 90.0)),
+    Profile("lapsed lease is proven", ("overlap",), _plan("late-confirmation", 60.0)),
+    # A message of long ago gives no lease, and still its token.
+    Profile("token of an old message", ("token falls",), _plan("late-release", 90.0)),
     # An old primary that clients reach goes on granting, and a new one has begun.
     Profile(
         "replicas=0",

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,8 @@ from .field import FAULTS, Crew, Field
 from .fleet import Fleet
 from .plan import (
     CYCLE_S,
+    HAND_OFFS,
+    HAND_OFFS_ALONE_S,
     ONE_MASTER,
     PROCESSES,
     PROGRESS_S,
@@ -90,6 +92,14 @@ def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> S
     )
 
 
+def quiet_for(spent: float, faults: Sequence[str], wanted: Sequence[str]) -> float:
+    """How long these faults have to leave hand-offs to the faults that are meant for them."""
+    cycle, alone = HAND_OFFS_ALONE_S
+    if faults[0] in HAND_OFFS or not set(HAND_OFFS) & set(wanted):
+        return 0.0
+    return cycle - spent % cycle if spent % cycle > cycle - alone else 0.0
+
+
 class _Run:
     def __init__(self, plan: Plan, result: Result, folder: Path, crew: Crew, on: Field) -> None:
         self._plan, self._result, self._folder, self._crew = plan, result, folder, crew
@@ -130,7 +140,7 @@ class _Run:
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
-        there = [fault for fault in wanted if fault not in PROCESSES]
+        there = [fault for fault in wanted if fault not in (*PROCESSES, *HAND_OFFS)]
         if there:
             yield there, 0.5
         if len(there) > 1:
@@ -138,6 +148,8 @@ class _Run:
         here = [fault for fault in wanted if fault in PROCESSES]
         if here:
             yield here, 0.7
+        if between := [fault for fault in wanted if fault in HAND_OFFS]:
+            yield between, 0.5
 
     def _harm(self, faults: list[str], pace: float, number: int) -> None:
         dice = Random(f"{self._plan.seed}/{number}")
@@ -153,6 +165,9 @@ class _Run:
             calm = spent % CYCLE_S - (CYCLE_S - self._plan.calm_s)
             if faults[0] not in PROCESSES and calm > 0:
                 on.rest(self._plan.calm_s - calm)
+                continue
+            if (rest := quiet_for(spent, faults, self._plan.faults)) > 0:
+                on.rest(rest)
                 continue
             name, begin = dice.choice(faults), now_ns()
             try:

@@ -124,7 +124,7 @@ async def _open_socket(host: str, port: int, timeout: float) -> socket.socket:
     except OSError:
         try:
             addresses = await asyncio.wait_for(_look_up(host, port), timeout)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
     reason: Exception = OSError(f"the name {host} has no address")
     for family, kind, protocol, _, address in addresses:

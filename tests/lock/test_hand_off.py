@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -14,13 +16,14 @@ import rlock._client.subscriptions
 from rlock.errors import RLockError
 from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.port import WaitGenerator, Wake
-from rlock.rules import keys
+from rlock.rules import keys, scripts
+from rlock.rules.timing import CLAIM_S
 
 from ..faults.conftest import proxies as proxies  # a fixture
 from ..faults.proxy import Proxy
 from ..servers import Fleet, left, raw
-from .conftest import MakeClient, eventually, in_background, own_wire, threads_only
-from .test_fencing import DEAD
+from .conftest import MakeClient, StartChild, eventually, in_background, own_wire, threads_only
+from .test_fencing import DEAD, stamp
 
 Proxies = Callable[..., list[Proxy]]
 
@@ -53,6 +56,73 @@ def usable(client: Any) -> None:
             return bool(connections.up == len(connections.servers))
 
     assert eventually(connected)
+
+
+#: A waiter in another process. It says its fencing token, and on each line that it is told: its belief.
+WAITER = """
+import sys, rlock
+
+def belief(ask):
+    try:
+        return ask()
+    except rlock.LeaseLostError:
+        return "lost"
+
+with rlock.Client(sys.argv[1:], ttl=10.0) as client:
+    lock = client.lock("x")
+    lock.acquire()
+    print(lock.fencing_token)
+    sys.stdin.readline()
+    print(lock.is_owned(), belief(lock.check), belief(lock.release))
+"""
+
+
+@pytest.mark.kinds("blocking")
+@pytest.mark.real_masters
+def test_a_lease_that_has_lapsed_is_proven_by_no_late_confirmation(
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient, child: StartChild
+) -> None:
+    """The token of a hand-off is the one that its confirmation proposes; another owner came in between."""
+    first, second, third = masters3
+    lossy, slow = proxies([first.url] * 2)
+    holder, another = (make_client([lossy.url, second.url, third.url], 10.0) for _ in range(2))
+    usable(holder)
+    usable(another)
+    ahead = raw(first.url).time()[0] * 10**6 + 30 * 10**6
+    stamp([second.url, third.url], ahead, ahead)
+    take(third)
+    lossy.lose_request(scripts.FENCE, "reset")
+    holder.lock("x").acquire()
+    waiter = child(WAITER, slow.url, second.url, third.url)
+    asleep(masters3)
+    slow.hold(replies=False)
+    holder.lock("x").release()
+
+    def confirmed() -> bool:
+        (owner,), left_ms = raw(second.url).hkeys("x") or [""], raw(second.url).pttl("x")
+        return f"/{waiter.process.pid}/" in owner and left_ms > 1000 * CLAIM_S
+
+    assert eventually(confirmed), "it has asked master 2, one way or the other"
+    time.sleep(0.05)
+    waiter.process.send_signal(signal.SIGSTOP)
+    raw(third.url).delete("x")  # the dead one's lease ends
+    assert gone(first)
+    lossy.lose_request(scripts.FENCE, "reset")
+    lock = another.lock("x")
+    assert lock.acquire(timeout=3)
+    token = lock.fencing_token
+    lock.release()
+    assert lossy.losses == 2
+    assert gone(first)
+    slow.let_go()
+    time.sleep(0.1)
+    waiter.process.send_signal(signal.SIGCONT)
+    given = int(waiter.line())
+    waiter.say()
+    belief = waiter.line()
+    # A waiter that asks the masters again has the lock after the other one.
+    assert given > token or belief == "False lost lost"
+    assert waiter.end() == 0
 
 
 @pytest.mark.real_masters
@@ -99,6 +169,105 @@ def test_a_message_that_is_too_old_for_the_lease_gives_no_token(
         time.sleep(0.1)
         go_on.set()
         assert given.result(10) > earlier
+
+
+def test_an_eviction_stays_done_when_the_confirmation_of_a_hand_off_comes_after_it(
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient
+) -> None:
+    slow = proxies(masters3.urls)
+    # With a short time-out: the longer one is, the younger a message must be to grant the lock.
+    waiter = make_client([proxy.url for proxy in slow], request_timeout=0.1)
+    holder = make_client(masters3.urls)
+    holder.lock("x").acquire()
+
+    def be_evicted() -> Any:
+        lock = waiter.lock("x")
+        assert lock.acquire(timeout=5)
+        assert holder.evict("x")
+        for proxy in slow:
+            proxy.let_go()
+        return eventually(lambda: not lock.is_owned(), 2 * CLAIM_S)
+
+    ended = in_background(be_evicted)
+    asleep(masters3)
+    for proxy in slow:
+        proxy.hold(replies=False)
+    holder.lock("x").release()
+    assert ended.result(10), "it owns the lock again, and renews it"
+    assert all(gone(master) for master in masters3)
+
+
+@pytest.mark.kinds("blocking")
+@pytest.mark.real_masters
+def test_a_hand_off_is_confirmed_also_by_masters_that_have_forgotten_all_scripts(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    """Its process stops before it could send a script once more."""
+    holder, waiter = make_client(masters3.urls, 10.0), make_client(masters3.urls, 10.0)
+    holder.lock("x").acquire()
+
+    def stop() -> Any:
+        lock = waiter.lock("x")
+        lock.acquire()
+        ctypes.PyDLL(None).usleep(round(1.2 * CLAIM_S * 1e6))  # keeps the interpreter's lock
+        return lock.is_owned()
+
+    owned = in_background(stop)
+    asleep(masters3)
+    for master in masters3:
+        raw(master.url).script_flush()
+    holder.lock("x").release()
+    assert owned.result(10) is True
+
+
+@pytest.mark.kinds("blocking")
+def test_a_hand_off_by_masters_that_are_slow_and_in_time_is_held_without_a_break(
+    masters3: Fleet, proxies: Proxies, make_client: MakeClient
+) -> None:
+    """The round trip is shorter than the request time-out, and a message with its confirmation is longer."""
+    slow = proxies(masters3.urls)
+    waiter = make_client([proxy.url for proxy in slow], 10.0, request_timeout=1.0)
+    holder = make_client(masters3.urls, 10.0)
+    usable(waiter)
+    holder.lock("x").acquire()
+    for proxy in slow:
+        proxy.delay_s = 0.62
+
+    def hold() -> bool:
+        lock = waiter.lock("x")
+        lock.acquire()
+        return bool(eventually(lambda: not lock.is_owned(), CLAIM_S))
+
+    lost = in_background(hold)
+    asleep(masters3)
+    time.sleep(0.4)  # the last reply
+    holder.lock("x").release()
+    assert lost.result(10) is False
+
+
+@pytest.mark.kinds("blocking")
+@pytest.mark.real_masters
+def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    """The masters are older than the guard of the fleet, and younger than that of the long lease."""
+    for master in masters3:
+        server = raw(master.url)
+        since_us = (server.time()[0] - 60) * 10**6
+        server.set(keys.NOTE, f"{server.info('server')['run_id']} {since_us} 3000")
+    careless = make_client(masters3.urls, 86_400.0, max_ttl=86_400.0)
+    fleet = make_client(masters3.urls, 3.0, max_ttl=3.0)
+    held = fleet.lock("held")
+    held.acquire()
+    with pytest.raises(rlock.QuorumUnreachableError, match="it has no vote for"):
+        careless.lock("x").acquire(blocking=False)
+    assert fleet.lock("y").acquire(blocking=False)
+    end = time.monotonic() + held.remaining()
+    assert eventually(lambda: time.monotonic() + held.remaining() > end + 0.1), "it is not renewed"
+    careless.init()
+    assert careless.lock("x").acquire(blocking=False)
+    noted = [str(raw(master.url).get(keys.NOTE)).rpartition(" ")[2] for master in masters3]
+    assert noted.count("86400000") >= 2
 
 
 @threads_only
