@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import Any
 
 import pytest
 
@@ -120,34 +120,6 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
     calls = len(made)
     assert (first.lock(1).name, second.lock(1).name) == ("a", "b")
     assert len(made) == calls, "the client is made already"
-
-
-if TYPE_CHECKING:
-
-    @locked(CLIENT, "a:{x}", blocking=False)
-    def skipped(x: int) -> float:
-        return 1.0
-
-    @locked(CLIENT, "a:{x}", timeout=3, on_busy=lambda x: "busy")
-    def answered(x: int) -> float:
-        return 1.0
-
-    @locked(TASK_CLIENT, "a:{x}", blocking=False)
-    async def task(x: int) -> float:
-        return 1.0
-
-    class Shop:
-        @locked(CLIENT, "a:{x}", timeout=3)
-        def method(self, x: int) -> float:
-            return 1.0
-
-    async def types() -> None:
-        assert_type(skipped(1), float | None)
-        assert_type(answered(1), float | str)
-        assert_type(await task(1), float | None)
-        assert_type(Shop().method(1), float)
-        skipped("a")  # type: ignore[arg-type]
-        Shop().method("a")  # type: ignore[arg-type]
 
 
 def name_of(template: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:

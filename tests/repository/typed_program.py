@@ -3,8 +3,6 @@
 Never run: test_packaging.py checks it against the installed package.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import assert_type
 
@@ -19,27 +17,34 @@ def of_a_library(lock: threading.RLock) -> None: ...
 
 
 def of_a_user(lock: rlock.Lock) -> None:
-    if lock.acquire(timeout=5) and lock.acquire(False):
-        lock.release()
     with lock:
-        pass
+        assert_type(lock.acquire(False, timeout=5), bool)
 
 
 async def of_tasks(lock: rlock.asyncio.Lock) -> None:
-    if await lock.acquire(blocking=False):
-        await lock.release()
     async with lock:
-        pass
+        assert_type(await lock.acquire(blocking=False), bool)
 
 
-@rlock.locked(client, "report:{user}", blocking=False)
-def report(user: int) -> str:
-    return "done"
+@rlock.locked(client, "a:{x}", blocking=False)
+def skipped(x: int) -> float:
+    return 1.0
 
 
-@rlock.locked(tasks, "report", timeout=5)
-async def report_as_a_task() -> int:
-    return 3
+@rlock.locked(client, "a:{x}", timeout=3, on_busy=str)
+def answered(x: int) -> float:
+    return 1.0
+
+
+@rlock.locked(tasks, "a:{x}", blocking=False)
+async def task(x: int) -> float:
+    return 1.0
+
+
+class Shop:
+    @rlock.locked(client, "a:{x}", timeout=3)
+    def method(self, x: int) -> float:
+        return 1.0
 
 
 def leads(token: int) -> None: ...
@@ -55,5 +60,7 @@ async def main() -> None:
     of_a_library(client.semaphore("x", permits=3))  # type: ignore[arg-type]
     with client.leader("x", leads) as leader, client.lock("x") as held:
         assert_type((leader.is_leader(), held), tuple[bool, rlock.RLock])
-    assert_type(report(3), str | None)
-    assert_type(await report_as_a_task(), int)
+    assert_type((skipped(1), answered(1)), tuple[float | None, float | str])
+    assert_type((await task(1), Shop().method(1)), tuple[float | None, float])
+    skipped("a")  # type: ignore[arg-type]
+    Shop().method("a")  # type: ignore[arg-type]
