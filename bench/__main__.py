@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import importlib
 import signal
 import sys
 import time
@@ -139,7 +140,7 @@ def measure(contestants: Sequence[Contestant], scenarios: Sequence[str], quick: 
     results.versions = versions(contestants)
     broken = False
     for name in scenarios:
-        module = plan.load(name)
+        module = importlib.import_module(f"bench.scenarios.{name}")
         scenario = Scenario(module.NAME, module.TITLE, module.QUESTION)
         results.scenarios.append(scenario)
         started = time.monotonic()

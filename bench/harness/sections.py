@@ -47,6 +47,8 @@ class Turn:
     sections: Sequence[Section]
     #: Acquires and releases that failed, by process.
     errors: Sequence[tuple[int, str]] = ()
+    #: How long it went on after the window.
+    drain_s: float = 0.0
     cpu_ns: int = 0
     requests: int = 0
     scripts: int = 0

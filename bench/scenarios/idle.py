@@ -22,12 +22,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
-from bench.harness.counters import requests_in, size
+from bench.harness.contests import chosen
+from bench.harness.counters import cpu_ns, requests_in, size
 from bench.harness.figures import LEAST_ROUNDS
-from bench.harness.groups import GRACE_S, Group, chosen
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import Clock, reason
+from bench.harness.turns import Clock, Runners, reason
 from bench.harness.worker import Failed
 
 NAME = "idle"
@@ -49,17 +49,20 @@ class Waiting:
         self.masters = stack.enter_context(Masters(masters)).urls
         self.row = row
         self._lock = f"idle-{contestant.key}"
-        self._group = stack.enter_context(Group(contestant, self.masters, 2))
+        both = [(contestant, self.masters)] * 2
+        self._holder, self._waiter = stack.enter_context(Runners(both)).runners
+        for runner in (self._holder, self._waiter):
+            runner.must("loop", lock=f"warm-{contestant.key}", count=3)
 
     def begin(self) -> None:
         """From now on one process holds, and fifty threads of the other one wait."""
-        if not self._group[0].ask("acquire", lock=self._lock, wait_ms=1000)["acquired"]:
+        if not self._holder.must("acquire", lock=self._lock, wait_ms=1000)["acquired"]:
             raise Failed("TimeoutError: not acquired within 1 s, and nobody had it")
         # Nobody reads the answer: the process is ended while they wait.
-        self._group[1].send("loop", lock=self._lock, threads=WAITERS, count=1, wait_ms=-1)
+        self._waiter.send("loop", lock=self._lock, threads=WAITERS, count=1, wait_ms=-1)
 
     def _cpu_ns(self) -> int:
-        return self._group.cpu_ns() - self._group.cpu_ns(1)
+        return cpu_ns(self._waiter.pids)
 
     def open(self) -> None:
         """The window begins."""
@@ -68,8 +71,8 @@ class Waiting:
     def close(self, requests_per_s: Sequence[float]) -> None:
         """It ends; the figures are in the row."""
         cpu, seconds = self._cpu_ns() - self._cpu, (time.monotonic_ns() - self._opened) / 1e9
-        process = size(self._group.processes_of(1))
-        self._group[0].ask("release", GRACE_S, lock=self._lock)
+        process = size(self._waiter.pids)
+        self._holder.must("release", lock=self._lock)
         self.row.add("requests_per_s", requests_per_s)
         self.row.figures |= {
             # Of the whole window: a slice may have no request at all.

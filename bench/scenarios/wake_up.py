@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
+from bench.harness.contests import chosen
 from bench.harness.figures import LEAST_ROUNDS, durations
-from bench.harness.groups import chosen
 from bench.harness.hand_over import Pair, pairs_of
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
