@@ -2,8 +2,7 @@
 
 At default settings, each contestant on masters of its own: a holder, 50 waiters, some time to settle, then a
 window of five slices. Ours, and the peers on one master, wait at the same time, because none does much. Peers
-on five masters keep a core busy, so they wait one after another, in an order that is drawn. The ratio is to
-the polling peer with the fewest requests.
+on five masters keep a core busy, so they wait one after another, in an order that is drawn.
 
 - requests_per_s: commands that reached all masters together (MONITOR: exactly, and without the commands
   inside scripts). The holder's renewals are in it.
@@ -80,7 +79,6 @@ class Waiting:
             "cpu_percent": cpu / 1e7 / seconds,
             "threads": process["threads"],
             "rss_mb": process["rss_bytes"] / 1e6,
-            "window_s": seconds,
         }
 
 
@@ -93,7 +91,6 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
         case.rows = {contestant.key: Row() for contestant in taking_part[masters]}
     quiet = [(one, n) for n, found in taking_part.items() for one in found if n == 1 or one.family == "rlock"]
     wait(quiet, cases, settle_s, window_s)
-    compare(cases[1], taking_part[1])
     yield cases[1]
     busy = [(contestant, 5) for contestant in taking_part[5] if contestant.family != "rlock"]
     random.Random(NAME).shuffle(busy)
@@ -105,16 +102,7 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
         began = time.monotonic()
         wait([one], cases, settle_s, window)
         spent_s = time.monotonic() - began - settle_s - window
-    compare(cases[5], taking_part[5])
     yield cases[5]
-
-
-def compare(case: Case, contestants: Sequence[Contestant]) -> None:
-    """With the peer that polls, and sends the fewest requests."""
-    peers = [contestant.key for contestant in contestants if contestant.family == "peer"]
-    rates = {key: case.rows[key].figures.get("requests_per_s", 0.0) for key in peers}
-    if polling := [key for key in peers if rates[key] > WAITERS / 10]:
-        case.compare("requests_per_s", [min(polling, key=lambda key: rates[key])])
 
 
 def wait(
