@@ -121,8 +121,7 @@ def writable(path: Path) -> None:
     """Raise `OSError` now, not after a quarter of an hour."""
     path.parent.mkdir(parents=True, exist_ok=True)
     there = path.exists()
-    with path.open("ab"):
-        pass
+    path.open("ab").close()
     if not there:
         path.unlink()
 
