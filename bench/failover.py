@@ -26,8 +26,8 @@ from redis.retry import Retry
 
 import rlock
 from bench.harness.contestants import BY_KEY
-from bench.harness.groups import Group, answers
 from bench.harness.sections import Section, overlaps, sections_of
+from bench.harness.turns import Runners, replies
 from rlock.testing.local.embedded import EmbeddedError, find_server
 from tests.groups.group import SERVICE, ReplicatedGroup
 from tests.servers import PASSWORD
@@ -103,16 +103,15 @@ def of_processes(
 ) -> Result:
     """The holds of a contestant's workers, as long as the failovers go on."""
     url = group.url_with(1).partition("?")[0]
-    with Group(BY_KEY[key], [url], PROCESSES, round(TTL * 1000)) as processes:
-        workers = [processes[i] for i in range(PROCESSES)]
+    with Runners([(BY_KEY[key], [url])] * PROCESSES, round(TTL * 1000)) as processes:
         load = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(hold_s * 1e6)}
         now = time.monotonic_ns()
         load |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
-        for worker in workers:
-            worker.send("loop", **load)
+        for runner in processes.runners:
+            runner.send("loop", **load)
         failovers = disturb()
         over = time.monotonic_ns()
-        holds, _ = sections_of(answers(workers, 4 * LATER))
+        holds, _ = sections_of(replies(processes.runners, 4 * LATER))
     return failovers, [hold for hold in holds if hold.entered < over]
 
 

@@ -35,11 +35,6 @@ class Contestant:
     #: Whether a waiter looks for the lock at times; else a message wakes it.
     polls: bool = False
 
-    @property
-    def poll_ms(self) -> float | None:
-        """The `poll_ms` of its `open` request."""
-        return TUNED_POLL_MS if self.tuned else None
-
     def start(self) -> Worker:
         """Its process. Raises `Failed` with the reason if its environment could not be built."""
         command = builds.command(self.environment)
@@ -52,7 +47,8 @@ class Contestant:
 
     def opening(self, masters: Sequence[str], ttl_ms: int) -> dict[str, Any]:
         """The fields of its `open` request."""
-        return {"masters": list(masters), "ttl_ms": ttl_ms, "poll_ms": self.poll_ms}
+        poll_ms = TUNED_POLL_MS if self.tuned else None
+        return {"masters": list(masters), "ttl_ms": ttl_ms, "poll_ms": poll_ms}
 
 
 def _own(key: str, title: str, family: Family, adapter: str) -> Contestant:
@@ -102,7 +98,6 @@ ALL: tuple[Contestant, ...] = (
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
 )
 BY_KEY = {contestant.key: contestant for contestant in ALL}
-_ORDER = {contestant.key: place for place, contestant in enumerate(ALL)}
 
 
 def title(key: str) -> str:
@@ -123,7 +118,7 @@ def tuned(key: str) -> bool:
 
 def order(key: str) -> int:
     """Its place in the tables."""
-    return _ORDER.get(key, len(_ORDER))
+    return [*BY_KEY].index(key) if key in BY_KEY else len(BY_KEY)
 
 
 def select(only: Collection[str] | None = None) -> list[Contestant]:

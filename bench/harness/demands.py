@@ -148,32 +148,23 @@ def _never(scenario: str, text: str, measure: Measure, unit: str = "") -> Demand
 ALL = "8 processes x 2 threads"
 BOTH = ("rlock", "rlock-fair")
 PACKED = "the packed fan-out over the same connections, all replies"
+MAJORITY = "the packed fan-out that goes on at the majority"
+TASKS = "rlock.asyncio to the blocking lock"
+FAR, TRIPS = "masters 20 ms away", "in round trips to the q-th nearest"
 pair = partial(against, "pair", "p50_us")
 contended = partial(against, "contention", masters=5, processes=8, threads=2)
 contention = partial(worst, "contention", masters=5)
-far = partial(worst, "wide_area")
+far = partial(worst, "wide_area", rtt_ms=[20] * 5)
 
 DEMANDS: tuple[Demand, ...] = (
     _never("all", "rows of rlock that have an error", failed_rows_of_ours, "rows"),
     _at_most("pair", 1.0, "N = 5: to the fastest peer", pair(peer, masters=5)),
     _at_most("pair", 1.25, f"N = 1: to {PACKED}", pair("floor-all", masters=1)),
     _at_most("pair", 1.25, f"N = 5: to {PACKED}", pair("floor-all", masters=5)),
-    _at_most(
-        "pair",
-        1.25,
-        "N = 5: to the packed fan-out that goes on at the majority",
-        pair("floor-majority", masters=5),
-    ),
+    _at_most("pair", 1.25, f"N = 5: to {MAJORITY}", pair("floor-majority", masters=5)),
     _at_most("pair", 1.0, "N = 1: to redis-py's Lock", pair("redis-py", masters=1)),
-    *(
-        _at_most(
-            "pair",
-            1.5,
-            f"N = {masters}: rlock.asyncio to the blocking lock",
-            pair("rlock", "rlock-asyncio", masters=masters),
-        )
-        for masters in (1, 5)
-    ),
+    _at_most("pair", 1.5, f"N = 1: {TASKS}", pair("rlock", "rlock-asyncio", masters=1)),
+    _at_most("pair", 1.5, f"N = 5: {TASKS}", pair("rlock", "rlock-asyncio", masters=5)),
     _at_least(
         "throughput",
         1.0,
@@ -192,17 +183,14 @@ DEMANDS: tuple[Demand, ...] = (
         for state in ("one dead", "one stalled")
         for name, limit in (("p50", 1.2), ("p99", 2.0))
     ),
-    *(
-        _at_most("wide_area", limit, f"{what}, in round trips to the q-th nearest", measure, "")
-        for what, limit, measure in (
-            ("masters 20 ms away: an acquire", 1.25, far("acquire_round_trips", rtt_ms=[20] * 5)),
-            ("masters 20 ms away: a hand-off", 1.15, far("hand_off_round_trips", rtt_ms=[20] * 5)),
-            (
-                "masters 1, 1, 20, 20 and 80 ms away: a hand-off",
-                1.15,
-                far("hand_off_round_trips", rtt_ms=[1, 1, 20, 20, 80]),
-            ),
-        )
+    _at_most("wide_area", 1.25, f"{FAR}: an acquire, {TRIPS}", far("acquire_round_trips"), ""),
+    _at_most("wide_area", 1.15, f"{FAR}: a hand-off, {TRIPS}", far("hand_off_round_trips"), ""),
+    _at_most(
+        "wide_area",
+        1.15,
+        f"masters 1, 1, 20, 20 and 80 ms away: a hand-off, {TRIPS}",
+        worst("wide_area", "hand_off_round_trips", rtt_ms=[1, 1, 20, 20, 80]),
+        "",
     ),
     *(
         _at_least(

@@ -50,8 +50,6 @@ def _chance(count: int, below: int) -> float:
 
 def percentile(values: Sequence[float], part: float) -> float:
     """The value that `part` percent of them do not exceed (nearest rank: always one of the values)."""
-    if not values:
-        raise ValueError("no values")
     ordered = sorted(values)
     return ordered[max(0, math.ceil(part / 100 * len(ordered)) - 1)]
 

@@ -30,10 +30,6 @@ class Section(NamedTuple):
     left: int
     ended: int = 0
 
-    @property
-    def owner(self) -> tuple[int, int]:
-        return self.process, self.thread
-
 
 @dataclass(frozen=True)
 class Turn:
@@ -47,6 +43,8 @@ class Turn:
     sections: Sequence[Section]
     #: Acquires and releases that failed, by process.
     errors: Sequence[tuple[int, str]] = ()
+    #: How long it went on after the window.
+    drain_s: float = 0.0
     cpu_ns: int = 0
     requests: int = 0
     scripts: int = 0
@@ -75,14 +73,14 @@ def round_of(turn: Turn) -> dict[str, float]:
     last: Section | None = None
     for section in sorted(turn.sections, key=lambda section: section.entered):
         if last is not None and turn.opened <= section.entered < turn.closed:
-            changes += last.owner != section.owner
+            changes += last[:2] != section[:2]
             # A section that asked later did not wait for this release; one that overlaps was handed nothing.
             # Within one process the hand-off needs no master.
             waited = section.asked <= last.left <= section.entered
             if waited and last.process != section.process:
                 hand_offs.append(section.entered - last.left)
         if turn.opened <= section.entered < turn.closed:
-            shares[section.owner] += 1
+            shares[section[:2]] += 1
         if last is None or section.left > last.left:
             last = section
     counts = list(shares.values())

@@ -8,9 +8,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .contestants import Contestant
+from .counters import family
 from .figures import durations
 from .results import Row
 from .worker import Failed, Unsupported, Worker
@@ -18,6 +19,10 @@ from .worker import Failed, Unsupported, Worker
 TTL_MS = 10_000
 #: A worker that is silent for this time has failed. Its acquires wait up to 10 s.
 PATIENCE_S = 12.0
+#: A machine that starts many runtimes at the same time needs long for each.
+OPEN_S = 60.0
+#: How long the waiter may wait: less than the patience with its reply.
+WAIT_MS = 10_000
 #: About the time of a batch: short, so that noise of the machine hits all alike.
 BATCH_S = 0.025
 MAX_BATCH = 25
@@ -45,7 +50,10 @@ class Runner:
 
     contestant: Contestant
     urls: Sequence[str]
+    ttl_ms: int = TTL_MS
     worker: Worker | None = None
+    #: Its processes: a runtime may have a launcher.
+    pids: list[int] = field(default_factory=list)
     error: str | None = None
     #: The reply to `open`.
     version: str = ""
@@ -63,6 +71,20 @@ class Runner:
     @property
     def runs(self) -> bool:
         return self.worker is not None
+
+    def start(self) -> None:
+        """Start its process; `opened` waits until it is connected."""
+        try:
+            self.worker = self.contestant.start()
+        except (Failed, OSError) as error:
+            self.fail(error)
+        self.send("open", **self.contestant.opening(self.urls, self.ttl_ms))
+
+    def opened(self) -> None:
+        """Wait until it is connected, or has failed."""
+        if (opened := self.answer(OPEN_S)) is not None and self.worker is not None:
+            self.version = f"{opened['version']}, {opened['runtime']}"
+            self.pids = family(self.worker.pid)
 
     def fail(self, error: BaseException) -> None:
         """It takes no more turns, for this reason."""
@@ -90,6 +112,11 @@ class Runner:
     def ask(self, verb: str, timeout: float = PATIENCE_S, **request: Any) -> dict[str, Any] | None:
         self.send(verb, **request)
         return self.answer(timeout)
+
+    def must(self, verb: str, timeout: float = PATIENCE_S, **request: Any) -> dict[str, Any]:
+        """Its reply. Raises `Failed` if it has failed."""
+        self.send(verb, **request)
+        return replies([self], timeout)[0]
 
     def batch(self, lock: str, timeout: float = PATIENCE_S, nested: bool = False) -> None:
         """A turn of pairs, as many as fit into it, the first of them not counted."""
@@ -150,21 +177,15 @@ def reason(error: BaseException) -> str:
 class Runners:
     """Runners, opened side by side and ended with the block."""
 
-    def __init__(self, chosen: Iterable[tuple[Contestant, Sequence[str]]]) -> None:
-        self.runners = [Runner(contestant, list(urls)) for contestant, urls in chosen]
+    def __init__(self, chosen: Iterable[tuple[Contestant, Sequence[str]]], ttl_ms: int = TTL_MS) -> None:
+        self.runners = [Runner(contestant, list(urls), ttl_ms) for contestant, urls in chosen]
 
     def __enter__(self) -> Runners:
         try:
             for runner in self.runners:
-                try:
-                    runner.worker = runner.contestant.start()
-                except (Failed, OSError) as error:
-                    runner.fail(error)
+                runner.start()
             for runner in self.runners:
-                runner.send("open", **runner.contestant.opening(runner.urls, TTL_MS))
-            for runner in self.runners:
-                if (opened := runner.answer(30.0)) is not None:
-                    runner.version = f"{opened['version']}, {opened['runtime']}"
+                runner.opened()
         except BaseException:
             self.close()
             raise
@@ -215,6 +236,60 @@ def gather(asked: Iterable[Runner], timeout: float) -> Iterator[tuple[Runner, di
             # Otherwise the text would name the rest of the time at its turn.
             runner.error = f"Failed: no answer within {timeout:g} s"
         yield runner, answer
+
+
+def replies(asked: Sequence[Runner], timeout: float = PATIENCE_S) -> list[dict[str, Any]]:
+    """The answers of runners that were asked at the same time. Raises `Failed` if one has failed."""
+    found = [answer for _, answer in gather(asked, timeout)]
+    if failed := [runner.error for runner in asked if runner.error]:
+        raise Failed(failed[0])
+    return [answer for answer in found if answer is not None]
+
+
+class HandOver(NamedTuple):
+    """Of the holder's acquire; and from its call of release to the return of the waiter's acquire."""
+
+    acquire_ns: int
+    hand_off_ns: int
+
+
+@dataclass(eq=False)
+class Pair:
+    """A holder and a waiter of one contestant."""
+
+    holder: Runner
+    waiter: Runner
+    error: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self.holder.runs and self.waiter.runs
+
+    def hand_over(self, lock: str, wait_s: float) -> HandOver | None:
+        """The holder releases when the waiter has waited for this time. None: it failed, or never waited."""
+        acquired = self.holder.ask("acquire", lock=lock, wait_ms=WAIT_MS)
+        if acquired is None:
+            return None
+        self.waiter.send("acquire", lock=lock, wait_ms=WAIT_MS)
+        time.sleep(wait_s)
+        self.holder.send("release", lock=lock)
+        # The waiter's reply first: reading the holder's would take a core from the waiter.
+        got = self.waiter.answer(PATIENCE_S)
+        released = self.holder.answer()
+        if released is None or got is None:
+            return None
+        if not acquired["acquired"] or not got["acquired"]:
+            self.error = f"TimeoutError: not acquired within {WAIT_MS / 1000:g} s"
+            return None
+        self.waiter.ask("release", lock=lock)
+        if got["asked"] >= released["began"]:
+            return None
+        return HandOver(acquired["entered"] - acquired["asked"], got["entered"] - released["began"])
+
+
+def pairs_of(runners: Sequence[Runner]) -> list[Pair]:
+    """Each two runners that follow each other belong together."""
+    return [Pair(holder, waiter) for holder, waiter in zip(runners[::2], runners[1::2], strict=True)]
 
 
 def taking_turns(contestants: Sequence[Contestant], masters: int, quick: bool) -> list[Contestant]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.harness.figures import LEAST_ROUNDS
 from bench.harness.results import Row
-from bench.report.text import number
 
 #: A plain hyphen would let a narrow cell break within a range.
 HYPHEN = "\u2011"
+
+
+def number(value: float) -> str:
+    """Three significant digits: 0.412, 4.12, 41.2, 412, 4,120; a count stays as it is."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{min(digits, 4)}f}"
+    # 99.96 would be rounded to 100.0, which has four digits.
+    return number(round(value)) if abs(value) >= 10 and abs(round(value, digits)) >= 100 else text
 
 
 @dataclass(frozen=True)

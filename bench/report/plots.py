@@ -9,8 +9,8 @@ from html import escape
 
 from bench.harness.contestants import family, order, title, tuned
 from bench.harness.results import Results
+from bench.report.layout import number
 from bench.report.tables import failed
-from bench.report.text import number
 
 #: For a checkout, where the plot is a file. The site puts it into the page, without this style.
 ALONE = "<style>@media (prefers-color-scheme: dark) { svg { color: #ddd } }</style>"

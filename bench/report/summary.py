@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from bench.harness.contestants import BY_KEY, family, order, title, tuned
 from bench.harness.results import Results, Row
+from bench.report.layout import number
 from bench.report.tables import failed
-from bench.report.text import number
 
 Value = Callable[[Row], "float | None"]
 

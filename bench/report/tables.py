@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bench.harness.contestants import family, order, title
 from bench.harness.results import Case, Results, Row, Scenario
-from bench.report.layout import LAYOUTS, Layout, said
-from bench.report.text import Table, number
+from bench.report.layout import LAYOUTS, Layout, number, said
 
 FAMILIES = ("rlock", "peer", "floor")
+
+
+@dataclass
+class Table:
+    """A heading, rows, and the notes under them."""
+
+    heading: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    caption: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """In columns: the first one is text, the others are aligned to the right."""
+        rows = (self.heading, *self.rows)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"  {self.caption}"] if self.caption else []
+        for first, *others in rows:
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            lines.append("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        return [*lines, *(f"  ! {note}" for note in self.notes), ""]
 
 
 def render(results: Results) -> str:

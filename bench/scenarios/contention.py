@@ -26,8 +26,8 @@ from dataclasses import replace
 from functools import partial
 
 from bench.harness.contestants import Contestant
+from bench.harness.contests import Contests, Setup, chosen
 from bench.harness.figures import LEAST_ROUNDS
-from bench.harness.groups import Contests, Setup, chosen
 from bench.harness.masters import Masters
 from bench.harness.results import Case
 from bench.harness.turns import Clock

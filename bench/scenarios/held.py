@@ -22,12 +22,11 @@ from collections.abc import Iterator, Sequence
 from time import sleep
 
 from bench.harness.contestants import Contestant
-from bench.harness.counters import Counters, size
+from bench.harness.counters import Counters, cpu_ns, size
 from bench.harness.figures import LEAST_ROUNDS
-from bench.harness.groups import Group
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import Clock, reason
+from bench.harness.turns import Clock, Runners, reason
 
 NAME = "held"
 TITLE = "10,000 locks held by one process"
@@ -35,6 +34,8 @@ QUESTION = "What does a process pay for keeping the locks that it holds?"
 
 LOCKS = 10_000
 CHUNK = 500
+#: For one chunk.
+HOLD_S = 60.0
 TTL_MS, QUICK_TTL_MS = 10_000, 1_500
 #: A third of the ttl is the renewal interval of all contestants here.
 RENEWALS_IN_A_TTL = 3
@@ -52,7 +53,8 @@ class Held:
     ) -> None:
         self._counters = stack.enter_context(Counters(masters))
         self._before = self._connected()
-        self._group = stack.enter_context(Group(contestant, masters, 1, ttl_ms))
+        (self._runner,) = stack.enter_context(Runners([(contestant, masters)], ttl_ms)).runners
+        self._runner.must("loop", lock="warm", count=3)
         self._prefixes: list[tuple[str, int]] = []
         self.figures: dict[str, float] = {}
         self.cpu_percent: list[float] = []
@@ -66,7 +68,7 @@ class Held:
         held = 0
         while held < locks and (not held or clock.left()):
             prefix, count = f"held-{self._key}-{held}-", min(CHUNK, locks - held)
-            self._group[0].ask("hold", prefix=prefix, count=count)
+            self._runner.must("hold", HOLD_S, prefix=prefix, count=count)
             self._prefixes.append((prefix, count))
             held += count
         self.figures["locks"] = held
@@ -75,18 +77,18 @@ class Held:
         """The window begins."""
         self._keys = self._counters.keys()
         self._opened = time.monotonic_ns()
-        self._cpu = [(self._opened, self._group.cpu_ns())]
+        self._cpu = [(self._opened, cpu_ns(self._runner.pids))]
         self._counters.start()
 
     def end_slice(self) -> None:
         """One renewal interval of the window is over."""
-        self._cpu.append((time.monotonic_ns(), self._group.cpu_ns()))
+        self._cpu.append((time.monotonic_ns(), cpu_ns(self._runner.pids)))
 
     def close(self) -> None:
         """The window ends."""
         counts = self._counters.stop()
         seconds = (time.monotonic_ns() - self._opened) / 1e9
-        process = size(self._group.processes_of(0))
+        process = size(self._runner.pids)
         self.cpu_percent = [100 * (b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(self._cpu)]
         per_lock = statistics.median(self.cpu_percent) / self.figures["locks"]
         self.figures |= {
@@ -101,7 +103,7 @@ class Held:
     def drop(self) -> None:
         """Release them all."""
         for prefix, count in self._prefixes:
-            self._group[0].ask("drop", prefix=prefix, count=count)
+            self._runner.must("drop", HOLD_S, prefix=prefix, count=count)
 
 
 def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iterator[Case]:

@@ -2,8 +2,7 @@
 
 At default settings, each contestant on masters of its own: a holder, 50 waiters, some time to settle, then a
 window of five slices. Ours, and the peers on one master, wait at the same time, because none does much. Peers
-on five masters keep a core busy, so they wait one after another, in an order that is drawn. The ratio is to
-the polling peer with the fewest requests.
+on five masters keep a core busy, so they wait one after another, in an order that is drawn.
 
 - requests_per_s: commands that reached all masters together (MONITOR: exactly, and without the commands
   inside scripts). The holder's renewals are in it.
@@ -22,12 +21,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
-from bench.harness.counters import requests_in, size
+from bench.harness.contests import chosen
+from bench.harness.counters import cpu_ns, requests_in, size
 from bench.harness.figures import LEAST_ROUNDS
-from bench.harness.groups import GRACE_S, Group, chosen
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import Clock, reason
+from bench.harness.turns import Clock, Runners, reason
 from bench.harness.worker import Failed
 
 NAME = "idle"
@@ -49,17 +48,20 @@ class Waiting:
         self.masters = stack.enter_context(Masters(masters)).urls
         self.row = row
         self._lock = f"idle-{contestant.key}"
-        self._group = stack.enter_context(Group(contestant, self.masters, 2))
+        both = [(contestant, self.masters)] * 2
+        self._holder, self._waiter = stack.enter_context(Runners(both)).runners
+        for runner in (self._holder, self._waiter):
+            runner.must("loop", lock=f"warm-{contestant.key}", count=3)
 
     def begin(self) -> None:
         """From now on one process holds, and fifty threads of the other one wait."""
-        if not self._group[0].ask("acquire", lock=self._lock, wait_ms=1000)["acquired"]:
+        if not self._holder.must("acquire", lock=self._lock, wait_ms=1000)["acquired"]:
             raise Failed("TimeoutError: not acquired within 1 s, and nobody had it")
         # Nobody reads the answer: the process is ended while they wait.
-        self._group[1].send("loop", lock=self._lock, threads=WAITERS, count=1, wait_ms=-1)
+        self._waiter.send("loop", lock=self._lock, threads=WAITERS, count=1, wait_ms=-1)
 
     def _cpu_ns(self) -> int:
-        return self._group.cpu_ns() - self._group.cpu_ns(1)
+        return cpu_ns(self._waiter.pids)
 
     def open(self) -> None:
         """The window begins."""
@@ -68,8 +70,8 @@ class Waiting:
     def close(self, requests_per_s: Sequence[float]) -> None:
         """It ends; the figures are in the row."""
         cpu, seconds = self._cpu_ns() - self._cpu, (time.monotonic_ns() - self._opened) / 1e9
-        process = size(self._group.processes_of(1))
-        self._group[0].ask("release", GRACE_S, lock=self._lock)
+        process = size(self._waiter.pids)
+        self._holder.must("release", lock=self._lock)
         self.row.add("requests_per_s", requests_per_s)
         self.row.figures |= {
             # Of the whole window: a slice may have no request at all.
@@ -77,7 +79,6 @@ class Waiting:
             "cpu_percent": cpu / 1e7 / seconds,
             "threads": process["threads"],
             "rss_mb": process["rss_bytes"] / 1e6,
-            "window_s": seconds,
         }
 
 
@@ -90,7 +91,6 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
         case.rows = {contestant.key: Row() for contestant in taking_part[masters]}
     quiet = [(one, n) for n, found in taking_part.items() for one in found if n == 1 or one.family == "rlock"]
     wait(quiet, cases, settle_s, window_s)
-    compare(cases[1], taking_part[1])
     yield cases[1]
     busy = [(contestant, 5) for contestant in taking_part[5] if contestant.family != "rlock"]
     random.Random(NAME).shuffle(busy)
@@ -102,16 +102,7 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
         began = time.monotonic()
         wait([one], cases, settle_s, window)
         spent_s = time.monotonic() - began - settle_s - window
-    compare(cases[5], taking_part[5])
     yield cases[5]
-
-
-def compare(case: Case, contestants: Sequence[Contestant]) -> None:
-    """With the peer that polls, and sends the fewest requests."""
-    peers = [contestant.key for contestant in contestants if contestant.family == "peer"]
-    rates = {key: case.rows[key].figures.get("requests_per_s", 0.0) for key in peers}
-    if polling := [key for key in peers if rates[key] > WAITERS / 10]:
-        case.compare("requests_per_s", [min(polling, key=lambda key: rates[key])])
 
 
 def wait(

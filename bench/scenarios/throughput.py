@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
+from bench.harness.contests import Contests, Setup
 from bench.harness.figures import LEAST_ROUNDS
-from bench.harness.groups import Contests, Setup
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
 from bench.harness.turns import Clock, taking_turns

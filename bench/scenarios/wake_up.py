@@ -11,12 +11,11 @@ import random
 from collections.abc import Iterator, Sequence
 
 from bench.harness.contestants import Contestant
+from bench.harness.contests import chosen
 from bench.harness.figures import LEAST_ROUNDS, durations
-from bench.harness.groups import chosen
-from bench.harness.hand_over import Pair, pairs_of
 from bench.harness.masters import Masters
 from bench.harness.results import Case, Row
-from bench.harness.turns import Clock, Runners
+from bench.harness.turns import Clock, Pair, Runners, pairs_of
 
 NAME = "wake_up"
 TITLE = "Wake-up of one waiter"

@@ -121,7 +121,8 @@ NAMES = "[...document.querySelectorAll('#rows .name')]"
 #: The cells of the row of a lock, by their headings.
 ROW = """
 const row = [...document.querySelectorAll("#rows tr")].find((row) => row.lock.name === "job");
-return Object.fromEntries([...row?.cells ?? []].map((c) => [c.dataset.label, c.innerText.trim()]));
+const heads = document.querySelectorAll("#table th"), cells = [...row?.cells ?? []];
+return Object.fromEntries(cells.map((c) => [heads[c.cellIndex].textContent, c.innerText.trim()]));
 """
 
 

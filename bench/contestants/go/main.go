@@ -12,10 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"runtime"
 	"strings"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,18 +51,10 @@ func now() int64 {
 	return at.Nano()
 }
 
-// told is an error in one line, with the name of its kind.
+// told is an error in one line, with its kind.
 func told(err error) string {
-	kind := reflect.TypeOf(err)
-	if kind.Kind() == reflect.Pointer {
-		kind = kind.Elem()
-	}
-	// The kinds of errors.New, errors.Join and fmt.Errorf are not exported, and say nothing.
-	name := kind.Name()
-	if name == "" || !unicode.IsUpper(rune(name[0])) {
-		name = "Error"
-	}
-	text := name + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := strings.TrimPrefix(fmt.Sprintf("%T: %v", err, err), "*")
+	text = strings.ReplaceAll(text, "\n", "; ")
 	return text[:min(len(text), 300)]
 }
 

@@ -14,18 +14,13 @@ from redlock import Redlock
 from redlock.lock import Lock as Peer
 
 
-def _delays(poll_ms: float | None) -> dict[str, float]:
-    """The options; as far from the mean as the defaults are from theirs."""
-    if poll_ms is None:
-        return {}
-    return {"retry_delay_min": 0.5 * poll_ms / 1000, "retry_delay_max": 1.5 * poll_ms / 1000}
-
-
 class RedlockNg(Library):
     version = importlib.metadata.version("redlock-ng")
 
     def __init__(self, masters: list[str], ttl_ms: int, poll_ms: float | None) -> None:
-        self.manager = Redlock(masters, **_delays(poll_ms))
+        # As far from the mean as the defaults are from theirs.
+        ends = {} if poll_ms is None else {"min": 0.5 * poll_ms, "max": 1.5 * poll_ms}
+        self.manager = Redlock(masters, **{f"retry_delay_{end}": ms / 1000 for end, ms in ends.items()})
         self.ttl_ms = ttl_ms
 
     def lock(self, name: str) -> Lock:
