@@ -29,7 +29,8 @@ from bench.harness.contestants import BY_KEY
 from bench.harness.groups import Group, answers
 from bench.harness.sections import Section, overlaps, sections_of
 from rlock.testing.local.embedded import EmbeddedError, find_server
-from tests.groups.group import PASSWORD, SERVICE, ReplicatedGroup
+from tests.groups.group import SERVICE, ReplicatedGroup
+from tests.servers import PASSWORD
 
 TTL, THREADS, PROCESSES = 2.0, 6, 3
 #: Seconds from one failover to the next.

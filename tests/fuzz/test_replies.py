@@ -258,7 +258,7 @@ def test_no_token_that_a_stranger_stores_makes_a_later_one_lower(
     """On one master, too: the highest token of a quorum is stored on the others."""
     for url in masters3.urls[:count]:
         raw(url).set(keys.fence("x"), f"{last} somebody")
-    tokens: list[int | None] = []
+    tokens: list[Any] = []
     with rlock.Client(masters3.urls) as client:
         for _ in range(6):
             lock = client.lock("x")
