@@ -48,9 +48,9 @@ def redis_py(group: ReplicatedGroup, wait: bool) -> Pair:
     """redis-py's Lock; with ``wait`` a WAIT for the replica, without which the hold is given up."""
     options = {"socket_timeout": 0.5, "retry": Retry(NoBackoff(), 0)}
     hosts = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
-    client = redis.sentinel.Sentinel(hosts, sentinel_kwargs=options, password=PASSWORD, **options).master_for(
-        SERVICE
-    )
+    client = redis.sentinel.Sentinel(
+        hosts, sentinel_kwargs={**options, "password": PASSWORD}, password=PASSWORD, **options
+    ).master_for(SERVICE)
     lock = client.lock("other", timeout=TTL, blocking_timeout=0.2, sleep=0.01, thread_local=False)
 
     def acquire() -> bool:

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from rlock.errors import RLockError
 
@@ -84,6 +85,7 @@ def pytest_configure() -> None:
     for name in ("rlock", "asyncio"):
         logging.getLogger(name).addFilter(_look_into_record)
     _looking(subprocess.Popen, "communicate", _look_into_output)
+    _looking(CliRunner, "invoke", lambda result, *_: look(result.output, "the output of a command"))
     _looking(http.client.HTTPResponse, "read", lambda page, *_: look(page, "a page"))
     _looking(type(pytest.raises(Exception)), "__exit__", _look_into_error)
     RLockError.__new__ = _make  # type: ignore[method-assign, assignment]

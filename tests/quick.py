@@ -16,6 +16,7 @@ TOP = HERE.parent
 FOLDERS = {
     "tests/asyncio",
     "tests/core",
+    "tests/fuzz",
     "tests/lock",
     "tests/repository",
     "tests/scripts",

@@ -99,6 +99,11 @@ def acl_user(url: str, name: str, *rules: str) -> str:
     return re.sub("//(.*@)?", f"//{name}:{PASSWORD}@", url, count=1)
 
 
+def name_of(url: str) -> str:
+    """A master's name for people: without user, password and options."""
+    return re.sub("//.*@", "//", url).partition("?")[0]
+
+
 def left(url: str) -> list[str]:
     """The keys on a master, but for what is to stay: its note, and the last fencing token of each lock."""
     keys = [str(key) for key in raw(url).keys()]  # noqa: SIM118
@@ -117,8 +122,7 @@ class Fleet:
 
     @property
     def labels(self) -> list[str]:
-        """Their names for people, without user and password."""
-        return [re.sub("//.*@", "//", url) for url in self.urls]
+        return [name_of(url) for url in self.urls]
 
     def __call__(self, count: int) -> Fleet:
         assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"

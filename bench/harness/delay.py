@@ -28,12 +28,13 @@ class Delay:
     def __init__(self, urls: Sequence[str]) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            for url in urls:
-                found = re.fullmatch(r"redis://127\.0\.0\.1:(\d+)", url)
+            places = [re.fullmatch(r"(redis://(?:.*@)?127\.0\.0\.1:)(\d+)", url) for url in urls]
+            for found in places:
                 if found is None:
-                    raise Failed(f"the delay proxy is for masters on ports of 127.0.0.1, not for {url}")
-                self._start(found[1])
-            self.urls = [f"redis://127.0.0.1:{self._line(process)}" for process in self._processes]
+                    raise Failed("the delay proxy is for masters on ports of 127.0.0.1")
+                self._start(found[2])
+            ports = [self._line(process) for process in self._processes]
+            self.urls = [f"{found[1]}{port}" for found, port in zip(places, ports, strict=True) if found]
         except BaseException:
             self.close()
             raise

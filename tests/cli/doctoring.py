@@ -60,9 +60,3 @@ def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str
     told = json.loads(result.stdout)
     assert all(finding["what"] and finding["why"] and finding["action"] for finding in told["findings"])
     return Seen(result.return_value, told["masters"], told["findings"])
-
-
-def label(url: str) -> str:
-    """A master's name, without user, password and options."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

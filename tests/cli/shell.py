@@ -13,6 +13,8 @@ from unittest.mock import patch
 
 from rlock.cli.main import main
 
+from ..canary import look
+
 RLOCK = [sys.executable, "-m", "rlock"]
 
 
@@ -93,6 +95,7 @@ def inside(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Do
         except SystemExit as end:
             code = end.code
     assert isinstance(code, int)
+    look(out.getvalue() + err.getvalue(), f"the output of rlock {words}")
     return Done(code, out.getvalue(), err.getvalue())
 
 

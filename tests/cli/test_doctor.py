@@ -15,8 +15,8 @@ from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
 from rlock.rules.keys import NOTE
 
 from ..lock.conftest import eventually
-from ..servers import AnyMaster, Fleet, acl_user, left, raw
-from .doctoring import Seen, doctor, label
+from ..servers import AnyMaster, Fleet, acl_user, left, name_of, raw
+from .doctoring import Seen, doctor
 from .doctoring import good as good  # a fixture
 from .shell import inside
 
@@ -86,7 +86,7 @@ def test_what_is_missing_is_named_exactly_and_the_printed_line_mends_it(
     assert seen.code == 1
     assert set(seen.masters[0]["missing_permissions"]) == missing
     (found,) = errors(seen)
-    assert found["master"] == label(url)
+    assert found["master"] == name_of(url)
     for rule in missing:
         assert rule.lstrip("+") in found["what"]
     again = "run this again" in found["action"]
@@ -152,7 +152,7 @@ def test_three_masters_that_are_set_up_well_have_no_finding_and_nothing_is_chang
         assert doctor(good.urls, "--name", "orders:42").bad() == []
         assert state() == before, "keys with their fencing tokens, settings, the note"
     assert {finding["check"] for finding in seen.findings} <= {"hosts"}
-    assert [master["master"] for master in seen.masters] == [label(url) for url in good.urls]
+    assert [master["master"] for master in seen.masters] == [name_of(url) for url in good.urls]
     for master in seen.masters:
         assert master["durable"] is True
         assert abs(master["clock_rate"]) < 0.01
@@ -174,7 +174,7 @@ def test_a_fault_of_one_master_is_found_and_the_printed_command_mends_it(good: F
     if check == "role":
         assert eventually(lambda: raw(good.urls[0]).info("replication")["connected_slaves"] == 1, 20)
     seen = doctor(good.urls)
-    (found,) = [each for each in seen.of(check) if each["master"] == label(good.urls[1])]
+    (found,) = [each for each in seen.of(check) if each["master"] == name_of(good.urls[1])]
     assert found["severity"] == severity
     assert seen.code == (1 if severity == "error" else 0)
     assert remedy in (*found["commands"], "")
@@ -201,7 +201,7 @@ def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fle
     told = {each["master"]: each for each in seen.of("reachable")}
     for url, what, action in (
         (web, "another protocol", "correct the port"),
-        (label(good.urls[2]), "no answer in time", "firewall"),
+        (name_of(good.urls[2]), "no answer in time", "firewall"),
     ):
         assert what in told[url]["what"]
         assert action in told[url]["action"]

@@ -102,7 +102,8 @@ def variables(side: Side) -> str:
     given = {
         key: value for key, value in environment(side.urls).items() if not key.startswith(("LC_", "LANG"))
     }
-    found = side.done(LOCK, "cat", "/proc/self/environ", env=given).out.rstrip("\0").split("\0")
+    side.done(LOCK, "cp", "/proc/self/environ", str(side.log), env=given)
+    found = side.log.read_text().rstrip("\0").split("\0")
     told = dict(entry.split("=", 1) for entry in found)
     assert all(told[key] == given[key] for key in {*told} & {*given} - {"RLOCK_TTL"})
     more, less = (", ".join(sorted(names)) for names in ({*told} - {*given}, {*given} - {*told}))

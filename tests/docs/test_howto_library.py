@@ -208,7 +208,7 @@ def test_the_new_lines_exclude_other_threads_and_clients(
     now = "\n".join(line for line in block("howto/migrating.md", name).splitlines() if line.endswith("# now"))
     found = defined(now, masters3.urls, **setup)
     client, lock = found["client"], found["lock"]
-    other = make_client(client.masters, ttl=10.0).lock("orders:42")
+    other = make_client(masters3(len(client.masters)).urls, ttl=10.0).lock("orders:42")
     with lock, lock:
         assert in_thread(lambda: lock.acquire(blocking=False)) is False
         assert other.acquire(blocking=False) is False
@@ -249,11 +249,13 @@ def most_inside(locks: list[Any]) -> int:
     return max(seen)
 
 
-def test_release_a_excludes_old_code_and_release_b(setup: dict[str, Any], make_client: MakeClient) -> None:
+def test_release_a_excludes_old_code_and_release_b(
+    setup: dict[str, Any], masters3: Fleet, make_client: MakeClient
+) -> None:
     both = defined(block("howto/migrating.md", "both"), **setup)["Both"]
     new = setup["client"].lock("v2")
     assert most_inside([old_lock(setup), old_lock(setup), both(new, old_lock(setup))]) == 1
-    other = make_client(setup["client"].masters, ttl=10.0).lock("v2")
+    other = make_client(masters3(len(setup["client"].masters)).urls, ttl=10.0).lock("v2")
     assert most_inside([both(new, old_lock(setup)), new, other]) == 1
 
 

@@ -14,7 +14,7 @@ from rlock.events import MasterFailed, observe
 from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
-from ..servers import Fleet
+from ..servers import Fleet, name_of
 from .conftest import (
     LOOK_S,
     ClientFor,
@@ -165,7 +165,7 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
     hears.join(5.0)
     assert time.monotonic() - released_at < 0.3, "it polled"
     end()
-    assert sorted(event.master for event in silent) == sorted(proxy.url for proxy in bad)
+    assert sorted(event.master for event in silent) == sorted(name_of(proxy.url) for proxy in bad)
 
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])

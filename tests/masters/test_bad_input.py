@@ -19,7 +19,7 @@ from rlock._client.handshake import connect_error
 
 from ..cli.shell import inside
 from ..fixtures import FreshMasters
-from ..servers import Fleet, left
+from ..servers import PASSWORD, Fleet, left
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
         rlock.Client(masters)  # type: ignore[arg-type]
 
 
-SECRET, PART = "hunter2", "hunt"
+SECRET, PART = PASSWORD, PASSWORD[:12]
 
 
 class _Parrot(socketserver.StreamRequestHandler):
@@ -63,7 +63,7 @@ class _Parrot(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         while line := self.rfile.readline():
             if line.startswith(b"*"):
-                told = f"-ERR what, \x1b[2J{SECRET}?, with args beginning with: {PART}\r\n"
+                told = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PART}\r\n"
                 self.wfile.write(told.encode())
 
 
@@ -80,7 +80,7 @@ def parrot() -> Iterator[str]:
 def test_no_message_shows_a_password_that_a_server_repeats(
     parrot: str, role: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor a character that a terminal obeys. In each message: errors, logs, pages, and all commands."""
+    """Nor a character that a terminal obeys, nor 200 of a server. In errors, logs, pages, all commands."""
     url = f"redis://user:{SECRET}@{parrot}"
     if role == "Sentinel":
         url = f"redis+sentinel://{parrot}/main?replicas=1&sentinel_password={SECRET}"
@@ -118,7 +118,15 @@ def test_no_message_shows_a_password_that_a_server_repeats(
     ):
         run = inside(*words.split(), masters=[url], RLOCK_REQUEST_TIMEOUT="0.3")
         told.append(f"rlock {words}: {run.out} {run.err}")
-    assert [each for each in told if PART in each or "\x1b[2J" in each] == []
+    rude = (PART, "\x1b[2J", "x" * 200)
+    assert [each for each in told if any(part in each for part in rude)] == []
+
+
+def test_a_server_that_knows_no_auth_repeats_the_password_to_nobody(fresh_masters: FreshMasters) -> None:
+    (url,) = fresh_masters(1, args=("--rename-command", "AUTH", "")).urls
+    with rlock.Client([url]) as client, pytest.raises(rlock.RLockError, match="unknown command"):
+        client.lock("x").acquire(timeout=0.3)
+    assert "unknown command" in inside("status", "x", masters=[url]).err
 
 
 @pytest.mark.parametrize("closed", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "broken pipe")])

@@ -53,7 +53,7 @@ def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: Fr
         assert thread.is_alive()
         result = CliRunner().invoke(cli, ["init", "--masters", ",".join(fleet.urls)], standalone_mode=False)
         assert result.return_value == 0
-        assert result.output.splitlines() == [f"{url}: ready" for url in fleet.urls]
+        assert result.output.splitlines() == [f"{name}: ready" for name in fleet.labels]
         began = time.monotonic()
         thread.join(8)
         assert got == [True]
@@ -67,8 +67,8 @@ def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters)
     fleet[1].kill()
     with a_client(fleet) as client:
         told = client.init()
-    assert [told[url] is None for url in fleet.urls] == [True, False, True]
-    assert "refused" in str(told[fleet.urls[1]])
+    assert [told[name] is None for name in fleet.labels] == [True, False, True]
+    assert "refused" in str(told[fleet.labels[1]])
     for urls in (",".join(fleet.urls), fleet.urls[1]):
         result = CliRunner().invoke(cli, ["init", "--masters", urls], standalone_mode=False)
         assert result.return_value == 69
