@@ -121,6 +121,7 @@ def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
 def lapsed_lease(stack: ExitStack) -> None:
     """The confirmation was an acquire that proposed the agreed token, and a master that gave it was taken for
     one that had granted nobody else since its message. A stopped holder worked beside a later one."""
+    token_without_lock(stack)  # it hid behind the mend of this one
     _agrees(stack)
     _claims(stack, grants=True)
     _granted(stack, also_agreed=True)

@@ -67,7 +67,9 @@ class Oracles:
         """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
             if owner in self._gone:
-                having = sum(owner in host.left(name) for host in self.world.hosts for name in self.play.locks)
+                having = sum(
+                    owner in host.left(name) for host in self.world.hosts for name in self.play.locks
+                )
                 if having >= self.quorum:
                     self._accuse(self.play.locks[0], owner, "", "has a quorum again after its eviction")
             if client.careless:
