@@ -121,6 +121,10 @@ class Way:
             self._kept.append((wire, action))
         return self._shut > 0
 
+    @property
+    def is_shut(self) -> bool:
+        return self._shut > 0
+
     def shut(self) -> None:
         self._shut += 1
 
@@ -158,6 +162,10 @@ class Wire:
     def cut(self) -> None:
         """What is still on its way is lost, and what is sent from now on."""
         self._cut = True
+
+    @property
+    def is_mute(self) -> bool:
+        return self._mute
 
     def mute(self) -> None:
         """What is sent from now on is lost: the connection is half open, and nobody knows."""

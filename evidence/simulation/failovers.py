@@ -31,6 +31,8 @@ def _promote(
         late = other is old or dice.random() < 0.5
         kill, delay = dice.random() < 0.7, dice.uniform(stale_s if late else 0.0, within_s)
         nemesis.later(delay, lambda other=other, kill=kill: group.rejoin(other, kill=kill))  # type: ignore[misc]
+    for _ in range(2):  # it does harm if somebody asks
+        nemesis.later(dice.choice((0.0, within_s)) + dice.uniform(0.0, 0.1), lambda: nemesis.play.take(dice))
 
 
 def promote(nemesis: Nemesis) -> None:

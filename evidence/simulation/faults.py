@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from rlock.errors import OptionsError
-from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import LockOptions
 
 from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
+from .partitions import partition
 from .referee import valid_for
-from .schedules import BUSY, CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS, events
+from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
+from .strangers import STRANGERS
 
 if TYPE_CHECKING:
     from .client import Client
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 #: When a process that was killed has begun anew, at the latest.
 REBIRTH_S = 0.5
-#: What a stranger publishes on the channels of a lock.
-RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
 
 
 class Nemesis:
@@ -175,6 +172,14 @@ def half_open(nemesis: Nemesis) -> None:
         connection.mute(*wires[chosen])
 
 
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)
+
+
 def hold_up(nemesis: Nemesis) -> None:
     """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
     ways = nemesis.ways()
@@ -202,41 +207,6 @@ def hold_commands(nemesis: Nemesis) -> None:
         nemesis.until(client.go_on)
 
 
-def partition(nemesis: Nemesis) -> None:
-    """Each client reaches some masters only. Which ones these are changes with what happens to the lock."""
-    play, dice, shut = nemesis.play, nemesis.dice, set[Way]()
-    share, both = dice.choice((0.2, 0.3, 0.5)), dice.random() < 0.2
-
-    def open_it(way: Way) -> None:
-        if way in shut:
-            shut.remove(way)
-            way.open()
-
-    def change() -> None:
-        for client in nemesis.world.clients:
-            for host, ways in zip(nemesis.world.hosts, client.ways, strict=True):
-                for way in ways if both else ways[:1]:
-                    if dice.random() > share:
-                        continue
-                    if way in shut:
-                        open_it(way)
-                        continue
-                    shut.add(way)
-                    way.shut()
-                    left_s = host.master.pttl(nemesis.lock) / 1000
-                    if left_s > 0 and dice.random() < 0.5:  # until the lease there has ended
-                        nemesis.later(left_s + dice.choice((0.001, 0.01)), partial(open_it, way))
-
-    def again(what: str) -> None:
-        if not play.over:
-            nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), change)
-            play.behind(what, 1, lambda *_: again(what))
-
-    change()
-    for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, lambda *_, what=what: again(what))
-
-
 def slow_down(nemesis: Nemesis) -> None:
     extra = nemesis.dice.uniform(0.0, 0.2)
     ways = nemesis.ways()
@@ -257,10 +227,14 @@ def stop_master(nemesis: Nemesis) -> None:
 
 
 def restart(nemesis: Nemesis) -> None:
-    nemesis.play.restarts += 1
+    dice, hosts = nemesis.dice, [nemesis.host()]
     nemesis.play.died_at = nemesis.world.events.now
-    down_s = nemesis.dice.choice((0.0, nemesis.dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
-    nemesis.host().restart(down_s, silent=nemesis.dice.random() < 0.2)
+    down_s = dice.choice((0.0, dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
+    if nemesis.busy and dice.random() < 0.4:
+        hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
+    for host in hosts:
+        nemesis.play.restarts += 1
+        host.restart(down_s, silent=dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
@@ -335,6 +309,15 @@ def kill_client(nemesis: Nemesis) -> None:
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
+def die_asking(nemesis: Nemesis) -> None:
+    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
+    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
+        there.shut()
+    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    nemesis.later(0.01, client.kill)
+
+
 def keep_from_running(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None:
@@ -356,36 +339,9 @@ def interrupt(nemesis: Nemesis) -> None:
             nemesis.dice.choice(threads).interrupt(KeyboardInterrupt())
 
 
-def evict(nemesis: Nemesis) -> None:
-    if nemesis.play.setup.mode == "leases":
-        nemesis.actor = None  # an operator is seldom the one that holds the lock
-    client = nemesis.client()
-    if client is not None and not client.careless:  # its ban would be as long as its lease
-        thread = client.thread()
-        client.do(lambda: thread.start(client.evict(nemesis.lock)))
-
-
-def look(nemesis: Nemesis) -> None:
-    """Ask who has the lock; a client that only looks learns of a flush by that."""
-    client = nemesis.client()
-    if client is not None:
-        thread = client.thread()
-        client.do(lambda: thread.start(client.curious(nemesis.lock)))
-
-
 def let_go(nemesis: Nemesis) -> None:
     """One that holds a lock gives it back now."""
     nemesis.play.tell_to_let_go()
-
-
-def init(nemesis: Nemesis) -> None:
-    """An operator runs `rlock init` when it does no harm: nobody has a lock, or asks for one."""
-    clients = nemesis.world.clients
-    busy = any(client.under_way.acquiring or len(client.holds) for client in clients if not client.dead)
-    if not busy and not any(host.left(name) for host in nemesis.world.servers for name in nemesis.play.locks):
-        for host in nemesis.world.hosts:
-            if host.up and not host.stopped:
-                host.init()
 
 
 def newcomer(nemesis: Nemesis) -> None:
@@ -401,43 +357,13 @@ def cut_messages(nemesis: Nemesis) -> None:
                 server.connection.cut()
 
 
-def flush_scripts(nemesis: Nemesis) -> None:
-    for host in nemesis.world.hosts:
-        host.flush_scripts()
-
-
-def stranger(nemesis: Nemesis) -> None:
-    """Somebody else publishes on the channels of a lock."""
-    for host in nemesis.world.hosts:
-        for channel, listening in list(host.master.subscribers.items()):
-            if channel.startswith(OWN.channel(nemesis.lock)) and nemesis.dice.random() < 0.8:
-                for session in list(listening):
-                    session.shout(channel, nemesis.dice.choice(RUBBISH))  # type: ignore[attr-defined]
-
-
-def set_a_clock_back(nemesis: Nemesis) -> None:
-    """Never while its keys are locks: they would last longer."""
-    host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
-    if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
-        host.step(-seconds)
-
-
-def careless(nemesis: Nemesis) -> None:
-    """A client that wants a longer lease than all others tries once."""
-    ttl = nemesis.dice.choice(CARELESS)
-    try:
-        options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
-    except OptionsError:
-        options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
-    nemesis.play.careless(nemesis.dice, options)
-
-
 #: By the names of evidence/simulation/schedules.py.
 ACTS: dict[str, Callable[[Nemesis], None]] = {
     "cut": cut,
     "cut messages": cut_messages,
     "lose answers": lose_answers,
     "half open": half_open,
+    "silence": silence,
     "hold up": hold_up,
     "hold commands": hold_commands,
     "partition": partition,
@@ -452,16 +378,11 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose the disk": lose_the_disk,
     "stop client": stop_client,
     "kill client": kill_client,
+    "die asking": die_asking,
     "keep from running": keep_from_running,
     "interrupt": interrupt,
-    "evict": evict,
-    "init": init,
     "let go": let_go,
     "newcomer": newcomer,
-    "look": look,
-    "flush scripts": flush_scripts,
-    "stranger": stranger,
-    "set a clock back": set_a_clock_back,
-    "careless": careless,
     **FAILOVERS,
+    **STRANGERS,
 }

@@ -49,6 +49,8 @@ class Session:
 
     def shout(self, channel: str, payload: bytes) -> None:
         """The same from a stranger, who may publish anything."""
+        if self.connection.back.is_mute and b" " in payload:
+            self.host.world.happens("unheard", self.connection.client, self.host, "")
         self.connection.answer([b"message", channel.encode(), payload])
 
     def close(self) -> None:
@@ -70,6 +72,8 @@ class Host(Process):
         self.up = True
         #: It restarts when it has granted a lock the next time.
         self.tripwire = False
+        #: What it replies to all scripts instead of running them, in turn: it is no Redis for a while.
+        self.nonsense: deque[Any] = deque()
         #: It has `appendfsync always`: what it has answered outlives a restart.
         self.durable = False
         #: Owners whose locks came back from a snapshot.
@@ -253,6 +257,10 @@ class Host(Process):
     def execute(self, session: Session, command: Command, call: PendingCall | None = None) -> None:
         """Run a script now; its reply, and what it publishes, are on their way."""
         world, client = self.world, session.connection.client
+        if self.nonsense:
+            self.nonsense.rotate()
+            session.connection.answer(self.nonsense[0])
+            return
         recorder = world.recorder
         run = None if recorder is None else recorder.runs(self, client, call, command)
         reply, messages = self.master.run(command)
@@ -269,6 +277,8 @@ class Host(Process):
             for receiver in message.receivers:
                 receiver.hear(message.channel, message.payload)
         self._tell(client, command, reply, messages)
+        if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in words[6]:
+            world.happens("found", client, self, "")  # by a look: it was handed the lock
         fuse, refused = session.connection.fuse, reply[0] in (0, -1, -3)
         if (fuse in (command.script.name, "any") and not refused) or (
             fuse == "queued" and _queued(command, reply)

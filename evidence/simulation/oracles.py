@@ -13,9 +13,10 @@ from rlock.rules.options import ClientOptions
 from rlock.rules.timing import guard_time
 
 from .client import Client
+from .connections import Connection
 from .hosts import Host
 from .referee import valid_for
-from .schedules import DISTURBING
+from .schedules import BUSY, DISTURBING
 
 if TYPE_CHECKING:
     from .play import Play
@@ -25,6 +26,8 @@ PROMPT_S = 0.6
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
 SAMPLE_S = 0.05
+#: So long after the last one that nothing holds up, all have noticed what went wrong before.
+QUIET_S = 1.5
 #: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.
 SAFE = ("slow", "deaths", "cuts", "stops", "clocks")
 
@@ -42,14 +45,18 @@ class Oracles:
         self._long: defaultdict[str, set[int]] = defaultdict(set)
         self.long_lease = False
         self._evicted: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        #: Owners that had the lock, and were evicted on all masters.
-        self._gone: set[str] = set()
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        #: When a client found a hand-off of which it had heard nothing, by its connections that were silent.
+        self._found_at: dict[Connection, float] = {}
+        #: When bytes or processes were held up the last time, in modes that have such faults.
+        self._held_up_at = -9.0
+        kinds = {step.what for step in play.schedule.steps}
+        self._may_hold_up = self.mode in BUSY and (self.mode != "races" or bool(kinds & DISTURBING))
         # After a split a waiter takes its time by the round trips that it has seen.
-        disturbed = play.setup.jitter > 0.01 or any(each.what in DISTURBING for each in play.schedule.steps)
-        if self.mode in ("deaths", "cuts") or (self.mode == "races" and not disturbed):
+        self._prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
+        if self.mode in ("deaths", "cuts", *BUSY) and not play.setup.far:
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
@@ -66,12 +73,6 @@ class Oracles:
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
-            if owner in self._gone:
-                having = sum(
-                    owner in host.left(name) for host in self.world.hosts for name in self.play.locks
-                )
-                if having >= self.quorum:
-                    self._accuse(self.play.locks[0], owner, "", "has a quorum again after its eviction")
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
@@ -79,6 +80,8 @@ class Oracles:
                 self._watch_vote(client, host, owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
+        elif what in ("found", "unheard") and client is not None and host is not None:
+            self._watch_silence(what, client, host)
         elif what == "enter":
             # A hold may be too short for the samples.
             self._idle = dict.fromkeys(self._idle, -1.0)
@@ -88,8 +91,21 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "absent", "kept"):
+        if what not in ("queued", "renew", "absent", "kept", "found", "unheard"):
             self.states.add(self.state(what, self.play.locks[0]))
+
+    def _watch_silence(self, what: str, client: Client, host: Host) -> None:
+        """A client that finds a hand-off by a look replaces connections on which it did not hear of it."""
+        for server in client.subscriptions.connections.servers:
+            silent = server.connection
+            if silent is None or not silent.back.is_mute:
+                continue
+            if what == "found":
+                self._found_at.setdefault(silent, self.world.events.now)
+            elif (
+                server.index == host.index and self.world.events.now > self._found_at.get(silent, 99.0) + 2.0
+            ):
+                self._accuse("", client.label, host.name, "a silent connection is kept")
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -124,18 +140,22 @@ class Oracles:
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
-        """Behind an eviction on all masters a hold lasts no longer than its lease."""
+        """No master leaves the lock to the owner that it evicts; behind all of them no hold is prolonged."""
+        if any(owner in host.left(name) for name in self.play.locks):
+            self._accuse("", owner, host.name, "has the lock by its own eviction")
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
-            self._gone.add(owner)
-            self.world.events.at(now + self.longest + 0.2, partial(self._look_at_evicted, owner))
+            for part in (0.2, 0.4, 0.6, 0.8, 1.0):
+                look = partial(self._look_at_evicted, owner, now)
+                self.world.events.at(now + part * self.longest + 0.2, look)
 
-    def _look_at_evicted(self, owner: str) -> None:
+    def _look_at_evicted(self, owner: str, since: float) -> None:
         client, done = self.world.clients[int(owner[1:4])], self._evicted[owner]
+        ago = self.world.events.now - since
         kept = all(host.lost_at < done[host.index] for host in self.world.hosts)
         for hold in client.holds if kept and not client.dead else ():
-            if hold.owner == owner and valid_for(client, hold) > 0.0:
+            if hold.owner == owner and valid_for(client, hold) > max(0.0, hold.lease.ttl - ago):
                 self._accuse(hold.name, owner, "", "came back after its eviction")
 
     def lost(self, client: Client, hold: Hold) -> None:
@@ -182,14 +202,16 @@ class Oracles:
 
     def _sample(self) -> None:
         now = self.world.events.now
+        if self._may_hold_up and self._is_held_up():
+            self._held_up_at = now
         for name in self.play.locks:
             if not self._is_idle(name):
                 self._idle[name] = -1.0
             elif self._idle[name] < 0:
                 self._idle[name] = now
             else:
-                limit = PROMPT_S if now > self.play.died_at + 4.0 else LOOK_S + 0.15
-                if now > self._idle[name] + limit:
+                limit = self._prompt_s
+                if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
                     self._idle[name] = now
                     self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")
         if not self.play.over:
@@ -210,6 +232,26 @@ class Oracles:
                 dead = self.world.clients[int(token[1:4])].dead
                 blocked += dead and token not in self._was_given_to_the_dead
         return len(self.world.hosts) - blocked >= self.quorum
+
+    def _is_held_up(self) -> bool:
+        """Whether somebody cannot run now, or cannot send or hear all."""
+        if any(host.stopped or not host.up for host in self.world.hosts):
+            return True
+        for client in self.world.clients:
+            ways = [way for pair in (*client.ways, *client.message_ways) for way in pair]
+            rosters = client.calls.connections, client.subscriptions.connections
+            links = [server.connection for connections in rosters for server in connections.servers]
+            confirmed = [len(found.confirmed) for found in client.subscriptions._by_name.values()]
+            if not client.dead and (
+                client.stopped
+                or client.kept[0] > 0.0
+                or any(way.is_shut for way in ways)
+                or any(link is not None and (link.ended or link.back.is_mute) for link in links)
+                or None in links[: len(self.world.hosts)]
+                or min(confirmed, default=9) < len(self.world.hosts)
+            ):
+                return True
+        return False
 
     # -- coverage ----------------------------------------------------------------------------------
 

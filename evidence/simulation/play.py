@@ -236,7 +236,8 @@ class Play:
     ) -> LockOptions:
         ttl = None
         if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
-            ttl = dice.choice((None, None, None, SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl))
+            short = SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl
+            ttl = dice.choice((None, short) if self.setup.mode == "deaths" else (None, None, None, short))
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
@@ -263,11 +264,7 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = (
-            (0.0, 0.02),
-            (0.05, 0.3),
-            (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
-        )
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:
@@ -375,6 +372,7 @@ class Play:
                 client.resume(client.random)
         for host in self.world.servers:
             host.tripwire = False
+            host.nonsense.clear()
             if host.stopped:
                 host.go_on()
         for group in self.world.groups.values():

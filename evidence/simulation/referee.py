@@ -113,7 +113,7 @@ class Referee:
         """No lease that seemed to be over has turned out to be valid while another one was."""
         for hold, since, owner in self._doubtful:
             if hold.lease.valid_until > since and hold.owner not in self._evicted:
-                self.accuse(hold.name, hold.owner, owner, "two valid leases")
+                self.accuse(hold.name, hold.owner, owner, "valid after all, beside a later one")
 
     def leave(self, hold: Hold) -> None:
         others = self._valid.get(hold.name, [])

@@ -35,7 +35,7 @@ SHAKES = 100
 
 def harm_done(referee: Referee) -> bool:
     """Whether two leases were valid at once, or a held lock was called free."""
-    harm = ("two valid leases", "called free while it was held")
+    harm = ("two valid leases", "valid after all, beside a later one", "called free while it was held")
     return any(violation.what in harm for violation in referee.violations)
 
 
