@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlock.errors import OptionsError
-from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.options import LockOptions
 
 from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
+from .partitions import partition
 from .referee import valid_for
-from .schedules import BUSY, CARELESS, EVENTS, HELD_UP_S, MORE_EVENTS, events
+from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
+from .strangers import STRANGERS
 
 if TYPE_CHECKING:
     from .client import Client
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 
 #: When a process that was killed has begun anew, at the latest.
 REBIRTH_S = 0.5
-#: What a stranger publishes on the channels of a lock.
-RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
-#: Replies that no script gives.
-NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)
 
 
 class Nemesis:
@@ -117,7 +112,7 @@ class Nemesis:
     ) -> None:
         """Do it after a while, or a moment after an event that comes before that.
 
-        ``host`` and ``client``: in some modes that event may be the end of a lease there, or a lost memory.
+        ``host`` and ``client``: in some modes that may be the end of a lease there, or a loss of memory.
         """
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
@@ -185,13 +180,6 @@ def silence(nemesis: Nemesis) -> None:
             server.connection.mute(server.connection.back)
 
 
-def talk_nonsense(nemesis: Nemesis) -> None:
-    """Another program answers at the address of a master."""
-    host = nemesis.host()
-    host.nonsense.extend(nemesis.dice.sample(NONSENSE, len(NONSENSE)))
-    nemesis.until(host.nonsense.clear)
-
-
 def hold_up(nemesis: Nemesis) -> None:
     """What is sent arrives when the way is open again: late, and perhaps after its sender has given up."""
     ways = nemesis.ways()
@@ -217,41 +205,6 @@ def hold_commands(nemesis: Nemesis) -> None:
     if nemesis.dice.random() < 0.3:
         client.stop()
         nemesis.until(client.go_on)
-
-
-def partition(nemesis: Nemesis) -> None:
-    """Each client reaches some masters only. Which ones these are changes with what happens to the lock."""
-    play, dice, shut = nemesis.play, nemesis.dice, set[Way]()
-    share, both = dice.choice((0.2, 0.3, 0.5)), dice.random() < 0.2
-
-    def open_it(way: Way) -> None:
-        if way in shut:
-            shut.remove(way)
-            way.open()
-
-    def change() -> None:
-        for client in nemesis.world.clients:
-            for host, ways in zip(nemesis.world.hosts, client.ways, strict=True):
-                for way in ways if both else ways[:1]:
-                    if dice.random() > share:
-                        continue
-                    if way in shut:
-                        open_it(way)
-                        continue
-                    shut.add(way)
-                    way.shut()
-                    left_s = host.master.pttl(nemesis.lock) / 1000
-                    if left_s > 0 and dice.random() < 0.5:  # until the lease there has ended
-                        nemesis.later(left_s + dice.choice((0.001, 0.01)), partial(open_it, way))
-
-    def again(what: str) -> None:
-        if not play.over:
-            nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), change)
-            play.behind(what, 1, lambda *_: again(what))
-
-    change()
-    for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, lambda *_, what=what: again(what))
 
 
 def slow_down(nemesis: Nemesis) -> None:
@@ -289,11 +242,11 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
 
-        def forget(_: object, host: Host | None) -> None:
-            if host is not None:
-                host.restart()
+        def die(_: Client | None, there: Host | None) -> None:
+            if there is not None:
+                there.restart()
 
-        nemesis.play.behind("rival", 1, forget)
+        nemesis.play.behind("rival", 1, die)
         return
     host = nemesis.host()
     host.tripwire = True
@@ -386,36 +339,9 @@ def interrupt(nemesis: Nemesis) -> None:
             nemesis.dice.choice(threads).interrupt(KeyboardInterrupt())
 
 
-def evict(nemesis: Nemesis) -> None:
-    if nemesis.play.setup.mode == "leases":
-        nemesis.actor = None  # an operator is seldom the one that holds the lock
-    client = nemesis.client()
-    if client is not None and not client.careless:  # its ban would be as long as its lease
-        thread = client.thread()
-        client.do(lambda: thread.start(client.evict(nemesis.lock)))
-
-
-def look(nemesis: Nemesis) -> None:
-    """Ask who has the lock; a client that only looks learns of a flush by that."""
-    client = nemesis.client()
-    if client is not None:
-        thread = client.thread()
-        client.do(lambda: thread.start(client.curious(nemesis.lock)))
-
-
 def let_go(nemesis: Nemesis) -> None:
     """One that holds a lock gives it back now."""
     nemesis.play.tell_to_let_go()
-
-
-def init(nemesis: Nemesis) -> None:
-    """An operator runs `rlock init` when it does no harm: nobody has a lock, or asks for one."""
-    clients = nemesis.world.clients
-    busy = any(client.under_way.acquiring or len(client.holds) for client in clients if not client.dead)
-    if not busy and not any(host.left(name) for host in nemesis.world.servers for name in nemesis.play.locks):
-        for host in nemesis.world.hosts:
-            if host.up and not host.stopped:
-                host.init()
 
 
 def newcomer(nemesis: Nemesis) -> None:
@@ -431,37 +357,6 @@ def cut_messages(nemesis: Nemesis) -> None:
                 server.connection.cut()
 
 
-def flush_scripts(nemesis: Nemesis) -> None:
-    for host in nemesis.world.hosts:
-        host.flush_scripts()
-
-
-def stranger(nemesis: Nemesis) -> None:
-    """Somebody else publishes on the channels of a lock."""
-    for host in nemesis.world.hosts:
-        for channel, listening in list(host.master.subscribers.items()):
-            if channel.startswith(OWN.channel(nemesis.lock)) and nemesis.dice.random() < 0.8:
-                for session in list(listening):
-                    session.shout(channel, nemesis.dice.choice(RUBBISH))  # type: ignore[attr-defined]
-
-
-def set_a_clock_back(nemesis: Nemesis) -> None:
-    """Never while its keys are locks: they would last longer."""
-    host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
-    if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
-        host.step(-seconds)
-
-
-def careless(nemesis: Nemesis) -> None:
-    """A client that wants a longer lease than all others tries once."""
-    ttl = nemesis.dice.choice(CARELESS)
-    try:
-        options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
-    except OptionsError:
-        options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
-    nemesis.play.careless(nemesis.dice, options)
-
-
 #: By the names of evidence/simulation/schedules.py.
 ACTS: dict[str, Callable[[Nemesis], None]] = {
     "cut": cut,
@@ -469,7 +364,6 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "lose answers": lose_answers,
     "half open": half_open,
     "silence": silence,
-    "nonsense": talk_nonsense,
     "hold up": hold_up,
     "hold commands": hold_commands,
     "partition": partition,
@@ -487,14 +381,8 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "die asking": die_asking,
     "keep from running": keep_from_running,
     "interrupt": interrupt,
-    "evict": evict,
-    "init": init,
     "let go": let_go,
     "newcomer": newcomer,
-    "look": look,
-    "flush scripts": flush_scripts,
-    "stranger": stranger,
-    "set a clock back": set_a_clock_back,
-    "careless": careless,
     **FAILOVERS,
+    **STRANGERS,
 }

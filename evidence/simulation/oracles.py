@@ -45,8 +45,6 @@ class Oracles:
         self._long: defaultdict[str, set[int]] = defaultdict(set)
         self.long_lease = False
         self._evicted: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        #: Owners that had the lock, and were evicted on all masters.
-        self._gone: set[str] = set()
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
@@ -75,10 +73,6 @@ class Oracles:
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
-            if owner in self._gone:
-                keys = [host.left(name) for host in self.world.hosts for name in self.play.locks]
-                if sum(owner in each for each in keys) >= self.quorum:
-                    self._accuse(self.play.locks[0], owner, "", "has a quorum again after its eviction")
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
@@ -97,7 +91,7 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "found", "unheard", "absent", "kept"):
+        if what not in ("queued", "renew", "absent", "kept", "found", "unheard"):
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -152,7 +146,6 @@ class Oracles:
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
-            self._gone.add(owner)
             for part in (0.2, 0.4, 0.6, 0.8, 1.0):
                 look = partial(self._look_at_evicted, owner, now)
                 self.world.events.at(now + part * self.longest + 0.2, look)

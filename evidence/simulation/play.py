@@ -99,9 +99,8 @@ class Play:
         self._benches: dict[Thread, Bench] = {}
         #: Where those sit that hold a lock; the owners that are told to give it back.
         self._holding, self._told = Bench(), set[str]()
-        self.busy = setup.mode in BUSY
-        self.restarts = self.failovers = 0
-        self.died_at, self.over = -9.0, False
+        self.busy, self.pause_s = setup.mode in BUSY, 1.0 if setup.mode == "leases" else 0.3
+        self.restarts, self.failovers, self.died_at, self.over = 0, 0, -9.0, False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Then]] = {}
@@ -218,8 +217,7 @@ class Play:
         while events.now < self.calm_s:
             try:
                 if not jobs and self.busy:
-                    longest = 1.0 if self.setup.mode == "leases" else 0.3
-                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, longest))))
+                    yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, self.pause_s))))
                     yield from self.use(client.random, client, thread)
                 elif not jobs:
                     yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
@@ -266,11 +264,7 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = (
-            (0.0, 0.02),
-            (0.05, 0.3),
-            (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl),
-        )
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:

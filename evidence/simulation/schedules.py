@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from rlock.rules.options import ClientOptions
 
+from .kinds import FAILOVERS, FITTING, KINDS, MODES
+
 #: How long something is stopped, or on its way, at the most.
 HELD_UP_S = 3.0
 #: The lease of some of the acquires.
@@ -51,126 +53,6 @@ BUSY = ("hand-off", "races", "stops", "leases")
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
 CLOSE = ("deaths", *SWARMS[1:])
-#: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
-KINDS: dict[str, dict[str, int]] = {
-    "storm": {
-        "cut": 3,
-        "lose answers": 4,
-        "half open": 2,
-        "hold up": 6,
-        "hold commands": 8,
-        "slow down": 4,
-        "stop master": 3,
-        "restart": 4,
-        "restart after a grant": 2,
-        "restart from a snapshot": 2,
-        "restart several": 2,
-        "flush": 3,
-        "flush several": 1,
-        "lose the disk": 1,
-        "stop client": 6,
-        "kill client": 2,
-        "keep from running": 2,
-        "interrupt": 3,
-        "evict": 2,
-        "newcomer": 2,
-        "look": 3,
-        "flush scripts": 1,
-        "stranger": 1,
-        "set a clock back": 1,
-        "careless": 1,
-        "nonsense": 2,
-        "init": 1,
-    },
-    "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "die asking": 6, "newcomer": 2},
-    "cuts": {"cut messages": 5, "newcomer": 1},
-    "stops": {"stop client": 5, "flush scripts": 2},
-    "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
-    "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
-    "guard": {
-        "restart": 4,
-        "restart after a grant": 5,
-        "restart several": 3,
-        "flush": 4,
-        "flush several": 2,
-        "stop master": 6,
-        "hold up": 6,
-        "hold commands": 4,
-        "lose answers": 2,
-        "cut": 2,
-        "stop client": 2,
-        "look": 2,
-        "newcomer": 3,
-        "init": 1,
-    },
-    "hand-off": {
-        "hold commands": 8,
-        "stop client": 8,
-        "hold up": 3,
-        "let go": 3,
-        "lose answers": 3,
-        "cut": 2,
-        "flush scripts": 1,
-        "keep from running": 4,
-        "evict": 4,
-        "kill client": 1,
-    },
-    "races": {
-        "interrupt": 4,
-        "keep from running": 3,
-        "let go": 4,
-        "lose answers": 4,
-        "cut": 4,
-        "cut messages": 3,
-        "restart": 3,
-        "silence": 2,
-        "newcomer": 1,
-    },
-    "leases": {
-        "partition": 20,
-        "restart": 3,
-        "restart after a grant": 10,
-        "flush": 2,
-        "stop master": 8,
-        "stop client": 8,
-        "keep from running": 6,
-        "let go": 5,
-        "hold commands": 8,
-        "cut": 2,
-        "evict": 5,
-        "look": 1,
-    },
-}
-MODES = {
-    "storm": 22,
-    "slow": 6,
-    "deaths": 8,
-    "cuts": 8,
-    "stops": 8,
-    "clocks": 3,
-    "hand-off": 12,
-    "races": 12,
-    "groups": 20,
-    "guard": 24,
-    "leases": 24,
-}
-#: In the mode "leases": the events behind which a step does most harm.
-FITTING = {
-    "let go": ("kept",),
-    "keep from running": ("absent", "absent", "renew"),
-    "hold commands": ("queued", "queued", "release", "renew"),
-    "evict": ("claim", "claim", "enter"),
-}
-FAILOVERS = {
-    "promote": 3,
-    "stale primary": 12,
-    "late replica": 3,
-    "empty return": 2,
-    "fail back": 3,
-    "old replica": 9,
-    "added replica": 2,
-}
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 

@@ -1,0 +1,97 @@
+"""Operators, other programs and clients of other fleets, in a schedule: what each kind of step does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlock.errors import OptionsError
+from rlock.rules.keys import NOTE, OWN
+from rlock.rules.options import ClientOptions
+
+from .schedules import CARELESS
+
+if TYPE_CHECKING:
+    from .faults import Nemesis
+
+#: What a stranger publishes on the channels of a lock.
+RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
+#: Replies that no script gives.
+NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)
+
+
+def talk_nonsense(nemesis: Nemesis) -> None:
+    """Another program answers at the address of a master."""
+    host = nemesis.host()
+    host.nonsense.extend(nemesis.dice.sample(NONSENSE, len(NONSENSE)))
+    nemesis.until(host.nonsense.clear)
+
+
+def evict(nemesis: Nemesis) -> None:
+    if nemesis.play.setup.mode == "leases":
+        nemesis.actor = None  # an operator is seldom the one that holds the lock
+    client = nemesis.client()
+    if client is not None and not client.careless:  # its ban would be as long as its lease
+        thread = client.thread()
+        client.do(lambda: thread.start(client.evict(nemesis.lock)))
+
+
+def look(nemesis: Nemesis) -> None:
+    """Ask who has the lock; a client that only looks learns of a flush by that."""
+    client = nemesis.client()
+    if client is not None:
+        thread = client.thread()
+        client.do(lambda: thread.start(client.curious(nemesis.lock)))
+
+
+def init(nemesis: Nemesis) -> None:
+    """An operator runs `rlock init` when it does no harm: nobody has a lock, or asks for one."""
+    clients = nemesis.world.clients
+    busy = any(client.under_way.acquiring or len(client.holds) for client in clients if not client.dead)
+    if not busy and not any(host.left(name) for host in nemesis.world.servers for name in nemesis.play.locks):
+        for host in nemesis.world.hosts:
+            if host.up and not host.stopped:
+                host.init()
+
+
+def flush_scripts(nemesis: Nemesis) -> None:
+    for host in nemesis.world.hosts:
+        host.flush_scripts()
+
+
+def stranger(nemesis: Nemesis) -> None:
+    """Somebody else publishes on the channels of a lock."""
+    for host in nemesis.world.hosts:
+        for channel, listening in list(host.master.subscribers.items()):
+            if channel.startswith(OWN.channel(nemesis.lock)) and nemesis.dice.random() < 0.8:
+                for session in list(listening):
+                    session.shout(channel, nemesis.dice.choice(RUBBISH))  # type: ignore[attr-defined]
+
+
+def set_a_clock_back(nemesis: Nemesis) -> None:
+    """Never while its keys are locks: they would last longer."""
+    host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
+    if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
+        host.step(-seconds)
+
+
+def careless(nemesis: Nemesis) -> None:
+    """A client that wants a longer lease than all others tries once."""
+    ttl = nemesis.dice.choice(CARELESS)
+    try:
+        options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
+    except OptionsError:
+        options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
+    nemesis.play.careless(nemesis.dice, options)
+
+
+STRANGERS: dict[str, Callable[[Nemesis], None]] = {
+    "nonsense": talk_nonsense,
+    "evict": evict,
+    "init": init,
+    "look": look,
+    "flush scripts": flush_scripts,
+    "stranger": stranger,
+    "set a clock back": set_a_clock_back,
+    "careless": careless,
+}
