@@ -24,8 +24,8 @@ from .runtime import Parker
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
 NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet: it has not answered the first attempt so far")
-#: A master flaps if so many of its connections ended within so many seconds.
-FLAPS, FLAPS_S = 3, 60.0
+#: A master flaps if within so many seconds so many connections ended or attempts failed with another fault.
+FLAPS, FLAPS_S = 4, 60.0
 
 
 def would_block(error: OSError) -> bool:
@@ -149,11 +149,12 @@ class MasterConnection(Generic[L]):
     connection: L | None = None
     fault: Fault = NOT_CONNECTED  # why there is no connection
     failures: int = 0  # attempts that failed in a row
-    #: When its last connections ended.
-    ended_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
+    #: When its last faults began.
+    faults_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
     flaps: bool = False
     probe_at: float = -math.inf  # when the next attempt is due
     is_connecting: bool = False
+    attempt_at: float = math.inf  # when the last attempt began
     #: Commands that it may not have received.
     missed: deque[PendingReply] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
     #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.

@@ -18,7 +18,7 @@ from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import FLAPS, FLAPS_S, Connection, MasterConnection, Traffic
+from .connection import FLAPS, FLAPS_S, NOT_CONNECTED, Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
 from .runtime import Parker, Runtime, Waiter
 
@@ -159,17 +159,17 @@ class Connections(ABC, Generic[L]):
 
     def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
         news, server.fault = connected or fault != server.fault, fault
-        if connected:
-            server.ended_at.append(self._clock())
+        if news:
+            server.faults_at.append(self._clock())
         label = server.endpoint.label
-        self._report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
+        self.report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
 
-    def _report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
+    def report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
         if self._options.subscriber:
             return  # the command connection to the same master reports it
-        before, server.flaps = server.flaps, self._clock() < server.ended_at[0] + FLAPS_S
+        before, server.flaps = server.flaps, self._clock() < server.faults_at[0] + FLAPS_S
         if server.flaps and not before:
-            text = f"flapping: {FLAPS} connections ended within a minute; the log goes on when it is steady"
+            text = f"flapping: {FLAPS} faults within a minute; the log goes on when it is steady"
             flapping = MasterFailed(event.master, "flapping", text, connected=True)
             self._context.pending_events.add(flapping)
         self._context.pending_events.add(replace(event, news=event.news and not server.flaps))
@@ -227,6 +227,9 @@ class Connections(ABC, Generic[L]):
                     if not isinstance(error, RuntimeError):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
+            elif server.fault is NOT_CONNECTED and now > server.attempt_at + 2 * self._options.timeout:
+                # Longer than all steps of an attempt may take.
+                self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
         """Try to connect; try again while the master has to get a missed command."""
@@ -248,7 +251,8 @@ class Connections(ABC, Generic[L]):
                     return
 
     def _connect_options(self, server: MasterConnection[L]) -> ConnectOptions:
-        return self._options._replace(kill=list(server.kill), began_at=self._clock())
+        server.attempt_at = self._clock()
+        return self._options._replace(kill=list(server.kill), began_at=server.attempt_at)
 
     def _connected(
         self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
@@ -273,7 +277,7 @@ class Connections(ABC, Generic[L]):
             self._register(server, outcome)
             self._traffic.on_connect(server, outcome)
             if server.connection is outcome:  # not refused as a duplicate
-                self._report(server, MasterAnswers(server.endpoint.label, news=failures > 0))
+                self.report(server, MasterAnswers(server.endpoint.label, news=failures > 0))
         self._wake_waiters()
         now = self._clock()
         pause = max(0.0, server.probe_at - now)

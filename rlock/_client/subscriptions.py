@@ -269,6 +269,8 @@ class Subscriptions(Notifications, Traffic[L]):
             self._replies.due.pop(server.index, None)
             if server.index not in self._replies.refusing:
                 self._replies.refusing.add(server.index)
+            if server.index not in self._replies.told:
+                self._replies.told.add(server.index)
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
