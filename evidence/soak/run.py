@@ -218,6 +218,7 @@ class _Run:
     def _quiet(self) -> None:
         """All is well again: everybody who waits must get what he waits for."""
         plan = self._plan
+        self._history.take(self._folder)  # of half an hour: the reading itself takes long
         # A waiter may be behind long holds, and every acquire is behind the guard.
         grown = max(0.0, self._fleet.quorum_at() - time.monotonic())
         began_at = now_ns()
@@ -237,7 +238,9 @@ class _Run:
             ]
             if spent > least and not waiting:
                 break
-        self._found(judge_progress(self._history, self._crew.killed, began_at, now_ns(), bound))
+        # Not until now: what was written behind the horizon may be unread.
+        until = self._history.horizon
+        self._found(judge_progress(self._history, self._crew.killed, began_at, until, bound))
         self._look()
 
     def _judge_left(self) -> None:
