@@ -82,6 +82,8 @@ MASTERS = (
     Part("faults", "fault tests",
          "[the table of faults](../docs/guarantees.md#what-each-fault-does), on real masters",
          "pytest -q tests/faults tests/masters", TESTS),
+    Part("neighbours", "neighbours", "one bad master, resolver or Sentinel beside a healthy quorum",
+         "evidence.neighbours", rows=TABLE),
     Part("power-cuts", "power cuts", "three masters lose the bytes that they have not synced",
          "evidence.power_cuts --cuts 30", rows=r"^.+: \d+ cuts \(.*"),
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",

@@ -163,9 +163,8 @@ class ReleaseUnsure(HoldEvent):
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    #: A `FaultKind`: "down", "timeout", "broken", "error", "denied", "replica", "unreplicated", ...; or
-    #: "silent": the connection for the messages of waiters was replaced, and the votes count; or "flapping":
-    #: connections end again and again, and the events that follow are no news.
+    #: A `FaultKind`: "down", "timeout", ...; or "silent": the connection for the messages of waiters was
+    #: replaced, and the votes count; or "flapping": fault after fault, and those that follow are no news.
     kind: str
     reason: str
     news: bool = True  # another fault than the last one of this master, or a connection that ended

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from random import Random
 from typing import Any
 from unittest import mock
@@ -46,8 +46,9 @@ REPLY = st.recursive(SIMPLE, _nested, max_leaves=12)
 REPLY |= st.builds(lambda reply, at: reply[: at % (len(reply) + 1)], REPLY, st.integers(0, 99))
 
 
-def replies(seed: int, count: int = 300) -> list[bytes]:
-    """Random replies of the grammar, the same for one seed."""
+@cache
+def replies(count: int = 300) -> list[bytes]:
+    """Random replies of the grammar, the same in each run."""
     found: list[bytes] = []
 
     @settings(max_examples=count, database=None, derandomize=True, phases=[Phase.generate], deadline=None)
@@ -56,14 +57,7 @@ def replies(seed: int, count: int = 300) -> list[bytes]:
         found.append(reply)
 
     collect()
-    Random(seed).shuffle(found)
     return [reply for reply in found if reply]
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
 
 
 @contextmanager
@@ -80,7 +74,8 @@ def server(answer: Callable[[], bytes]) -> Iterator[str]:
             except OSError:
                 pass  # the client has gone
 
-    with _Server(("127.0.0.1", 0), Handler) as made:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as made:
+        made.daemon_threads, made.block_on_close = True, False
         threading.Thread(target=made.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{made.server_address[1]}"
         made.shutdown()
@@ -90,19 +85,18 @@ class Neighbour:
     """One bad master: its URL, and how it goes bad. ``label`` names it in the log."""
 
     def __init__(self, url: str, seed: int) -> None:
-        self.direct, self.seed, self.open = url, seed, ExitStack()
-        self.url = self.label = url
-        self.proxy: Proxy | None = None
+        self.url = self.label = self.direct = url
+        self.seed, self.open = seed, ExitStack()
 
     def behind_proxy(self) -> Proxy:
-        self.proxy = Proxy(self.direct)
-        self.open.callback(self.proxy.close)
-        self.url = self.label = self.proxy.url
-        return self.proxy
+        proxy = Proxy(self.direct)
+        self.open.callback(proxy.close)
+        self.url = self.label = proxy.url
+        return proxy
 
     def any_reply(self) -> Callable[[], bytes]:
-        endless = itertools.cycle(replies(self.seed))
-        return lambda: next(endless)
+        dice = Random(self.seed)
+        return lambda: dice.choice(replies())
 
     def again_and_again(self, work: Callable[[], object], pause: float) -> None:
         ended = threading.Event()
@@ -117,6 +111,12 @@ class Neighbour:
         self.open.callback(ended.set)
 
 
+def _deafen(bad: Neighbour, proxy: Proxy) -> None:
+    """No line of the log is due: the messages of the other masters are a quorum."""
+    proxy.forget_subscribers(later_ones=True)
+    bad.label = ""
+
+
 #: Faults of a proxy in front of a healthy master; they begin in mid-work.
 LATER: dict[str, Callable[[Neighbour, Proxy], object]] = {
     "none": lambda bad, proxy: setattr(bad, "label", ""),
@@ -129,13 +129,18 @@ LATER: dict[str, Callable[[Neighbour, Proxy], object]] = {
         lambda: proxy.lose_reply(scripts.ACQUIRE, "torn"), 0.02
     ),
     "answers anything": lambda bad, proxy: setattr(proxy, "lie", bad.any_reply()),
-    "answers a text of 8 GB": lambda bad, proxy: setattr(proxy, "lie", b"$8000000000\r\n" + b"x" * 65_536),
-    "answers an array without an end": lambda bad, proxy: setattr(
-        proxy, "lie", b"*1000000\r\n" + b":1\r\n" * 9_000
-    ),
-    "answers an array of 4 * 10^9": lambda bad, proxy: setattr(proxy, "lie", b"*4000000000\r\n"),
-    "messages vanish": lambda bad, proxy: proxy.forget_subscribers(later_ones=True),
+    "messages vanish": lambda bad, proxy: _deafen(bad, proxy),
 }
+
+LIES = {
+    "a text of 8 GB": b"$8000000000\r\n" + b"x" * 65_536,
+    "an array of 4 * 10^9": b"*4000000000\r\n",
+    "an array without an end": b"*1000000\r\n" + b":1\r\n" * 9_000,
+    "10,000 levels": b"*1\r\n" * 10_000,
+    "no RESP": b"HTTP/1.1 400 Bad Request\r\n",
+}
+for name, lie in LIES.items():
+    LATER[f"answers {name}"] = lambda bad, proxy, lie=lie: setattr(proxy, "lie", lie)  # type: ignore[misc]
 
 
 def _refuses(bad: Neighbour) -> None:

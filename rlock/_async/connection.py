@@ -107,9 +107,8 @@ def _dialling(kind: type[Any]) -> type[Any]:
         await kind._connect(self)
 
     def arguments(self: Any) -> dict[str, Any]:
-        found = dict(kind._connection_arguments(self), sock=self.sock)
-        host, _ = found.pop("host"), found.pop("port")
-        return {**found, "server_hostname": host} if "ssl" in found else found
+        tls = kind._connection_arguments(self).get("ssl")
+        return {"sock": self.sock} | ({"ssl": tls, "server_hostname": self.host} if tls else {})
 
     named = hasattr(kind, "_connection_arguments")  # not a unix socket
     return type(

@@ -24,8 +24,8 @@ from .runtime import Parker
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
 NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet: it has not answered the first attempt so far")
-#: A master flaps if so many of its connections ended within so many seconds.
-FLAPS, FLAPS_S = 3, 60.0
+#: A master flaps if within so many seconds so many connections ended or attempts failed with another fault.
+FLAPS, FLAPS_S = 4, 60.0
 
 
 def would_block(error: OSError) -> bool:
@@ -140,6 +140,17 @@ class Connection(ABC):
 L = TypeVar("L", bound=Connection)
 
 
+@dataclass
+class Attempts:
+    """The attempts to connect to one master, and the connections that ended."""
+
+    at: float = math.inf  # when the last attempt began
+    faults_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
+    flaps: bool = False
+    #: Connections that ended with replies due: see `ConnectOptions.kill`.
+    kill: list[tuple[str, int]] = field(default_factory=list)
+
+
 @dataclass(eq=False)
 class MasterConnection(Generic[L]):
     """One master: its connection, or why it has none."""
@@ -149,19 +160,15 @@ class MasterConnection(Generic[L]):
     connection: L | None = None
     fault: Fault = NOT_CONNECTED  # why there is no connection
     failures: int = 0  # attempts that failed in a row
-    #: When its last connections ended.
-    ended_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
-    flaps: bool = False
     probe_at: float = -math.inf  # when the next attempt is due
     is_connecting: bool = False
+    attempts: Attempts = field(default_factory=Attempts)
     #: Commands that it may not have received.
     missed: deque[PendingReply] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
     #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.
     reconnect_until: float = -math.inf
     refusal: Fault | None = None  # why its last reply was no vote; None: it was one
     last_reply_at: float = -math.inf  # `Connection.last_reply_at` of the connection before this one
-    #: Connections that ended with replies due: see `ConnectOptions.kill`.
-    kill: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Traffic(Generic[L]):

@@ -18,7 +18,7 @@ from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import FLAPS, FLAPS_S, Connection, MasterConnection, Traffic
+from .connection import FLAPS, FLAPS_S, NOT_CONNECTED, Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
 from .runtime import Parker, Runtime, Waiter
 
@@ -153,26 +153,29 @@ class Connections(ABC, Generic[L]):
         self._set_fault(server, fault, connected=True)
         run_id = connection.memory_report.server
         if connection.pending and connection.connection_id and run_id:
-            server.kill.append((run_id, connection.connection_id))
+            server.attempts.kill.append((run_id, connection.connection_id))
         connection.close()
         self._traffic.on_drop(server, connection, fault)
 
     def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
         news, server.fault = connected or fault != server.fault, fault
-        if connected:
-            server.ended_at.append(self._clock())
+        if news:
+            server.attempts.faults_at.append(self._clock())
         label = server.endpoint.label
-        self._report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
+        self.report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
 
-    def _report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
+    def report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
         if self._options.subscriber:
             return  # the command connection to the same master reports it
-        before, server.flaps = server.flaps, self._clock() < server.ended_at[0] + FLAPS_S
-        if server.flaps and not before:
-            text = f"flapping: {FLAPS} connections ended within a minute; the log goes on when it is steady"
+        before, server.attempts.flaps = (
+            server.attempts.flaps,
+            self._clock() < server.attempts.faults_at[0] + FLAPS_S,
+        )
+        if server.attempts.flaps and not before:
+            text = f"flapping: {FLAPS} faults within a minute; the log goes on when it is steady"
             flapping = MasterFailed(event.master, "flapping", text, connected=True)
             self._context.pending_events.add(flapping)
-        self._context.pending_events.add(replace(event, news=event.news and not server.flaps))
+        self._context.pending_events.add(replace(event, news=event.news and not server.attempts.flaps))
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         """Begin the attempts that are due, and wait until ``enough`` masters are connected.
@@ -227,6 +230,9 @@ class Connections(ABC, Generic[L]):
                     if not isinstance(error, RuntimeError):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
+            elif server.fault is NOT_CONNECTED and now > server.attempts.at + 2 * self._options.timeout:
+                # Longer than all steps of an attempt may take.
+                self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
         """Try to connect; try again while the master has to get a missed command."""
@@ -248,7 +254,8 @@ class Connections(ABC, Generic[L]):
                     return
 
     def _connect_options(self, server: MasterConnection[L]) -> ConnectOptions:
-        return self._options._replace(kill=list(server.kill), began_at=self._clock())
+        server.attempts.at = self._clock()
+        return self._options._replace(kill=list(server.attempts.kill), began_at=server.attempts.at)
 
     def _connected(
         self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
@@ -265,7 +272,7 @@ class Connections(ABC, Generic[L]):
         elif server.connection is not None:
             outcome.close()  # an interrupted attempt had connected already
         else:
-            server.kill = [old for old in server.kill if old not in options.kill]
+            server.attempts.kill = [old for old in server.attempts.kill if old not in options.kill]
             server.connection = outcome
             outcome.began_at = options.began_at
             self.up += 1
@@ -273,7 +280,7 @@ class Connections(ABC, Generic[L]):
             self._register(server, outcome)
             self._traffic.on_connect(server, outcome)
             if server.connection is outcome:  # not refused as a duplicate
-                self._report(server, MasterAnswers(server.endpoint.label, news=failures > 0))
+                self.report(server, MasterAnswers(server.endpoint.label, news=failures > 0))
         self._wake_waiters()
         now = self._clock()
         pause = max(0.0, server.probe_at - now)

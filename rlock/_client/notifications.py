@@ -199,5 +199,6 @@ class SubscribeReplies:
 
     timeout: float
     refusing: set[int] = field(default_factory=set)  # masters for whose confirmation no waiter waits
+    told: set[int] = field(default_factory=set)  # masters of which the log has a line: they have refused it
     due: dict[int, float] = field(default_factory=dict)  # when the command was sent whose reply is due
     overdue: dict[int, float] = field(default_factory=dict)  # those of `due` that were late at the last look

@@ -161,7 +161,10 @@ class Pipeline(Traffic[L]):
         # A master that refuses only some locks alternates, and would be reported all the time.
         news = server.refusal != fault and self._is_news((server.index, "refusal"), fault, self._clock())
         server.refusal = fault
-        self._pending_events.add(MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news))
+        if news:
+            server.attempts.faults_at.append(self._clock())
+        failed = MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news)
+        self._connections.report(server, failed)
 
     def _is_news(self, key: object, state: object, now: float) -> bool:
         """Whether to report a lasting state: it has changed, or the last report was long ago."""

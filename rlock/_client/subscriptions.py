@@ -103,8 +103,7 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
         inbox: Inbox | None = contender.inbox
-        if inbox is None:
-            # Not subscribed: only the time ends this.
+        if inbox is None:  # not subscribed: only the time ends this
             yield from self._runtime.sleep(until - self._context.clock())
             return Wake.TIME
         yield from self._read_until(inbox, inbox.has_reason, until)
@@ -149,13 +148,11 @@ class Subscriptions(Notifications, Traffic[L]):
     def doubt(self, contender: Contender) -> None:
         with self._mutex:
             if (found := self._by_name.get(contender.name)) is not None:
-                found.confirmed.clear()  # until the replies come, its waiters count as deaf
-                # Not PING, which an ACL may forbid.
+                found.confirmed.clear()  # until the replies come; no PING, which an ACL may forbid
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
 
     def next_waiter(self, name: str) -> Contender | None:
-        found = self._by_name.get(name)
-        if found is None:
+        if (found := self._by_name.get(name)) is None:
             return None
         with self._mutex:
             asleep = (each for each, _ in found.drawn() if each.inbox.asleep and not each.inbox.handed_by)
@@ -253,7 +250,7 @@ class Subscriptions(Notifications, Traffic[L]):
             at, connection = before.get(server.index), server.connection
             if connection is None or at is None or replies.overdue.get(server.index) != at:
                 continue
-            text = f"no reply to SUBSCRIBE for {now - at:.3g} s: messages need a new connection"
+            text = f"no reply to SUBSCRIBE for {now - at:.3g} s: connecting again"
             failed = MasterFailed(server.endpoint.label, "silent", text, connection.answered, connected=True)
             self._context.pending_events.add(failed)
             self._connections.drop(server, broken(text))
@@ -267,8 +264,9 @@ class Subscriptions(Notifications, Traffic[L]):
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
             self._replies.due.pop(server.index, None)
-            if server.index not in self._replies.refusing:
-                self._replies.refusing.add(server.index)
+            self._replies.refusing.add(server.index)
+            if server.index not in self._replies.told:
+                self._replies.told.add(server.index)
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         kind, channel, payload = message[0], message[1], message[2]

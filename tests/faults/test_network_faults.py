@@ -22,7 +22,6 @@ from .conftest import (
     Waiter,
     excluded,
     holders,
-    unharmed,
     usable,
     waiting,
     within,
@@ -242,15 +241,6 @@ def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter
         proxy.reset()
     assert other.lock("x").acquire(blocking=False), "a reset between two calls is not the caller's business"
     other.lock("x").release()
-
-
-def test_packets_to_a_minority_that_vanish_are_noticed_by_nobody(
-    network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
-) -> None:
-    urls = private_masters.urls
-    with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
-        network.drop(port(urls[0]))
-        usable(client_for(urls, 1.5), name="y")  # one that cannot even connect there
 
 
 @pytest.mark.parametrize("how", ["drop", "drop_replies", "reject"])

@@ -20,7 +20,6 @@ from .conftest import (
     LOOK_S,
     ClientFor,
     FreshMasters,
-    Proxies,
     Waiter,
     everywhere,
     excluded,
@@ -297,31 +296,6 @@ def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_ser
             server.config_set("maxclients", "1000")
     with within(2.0):
         usable(client_for(urls))
-
-
-LIES = {
-    "an array of four thousand million": b"*4000000000\r\n",
-    "a text of 8 GB": b"$8000000000\r\n" + b"x" * 1_200_000,
-    "an array without an end": b"*1000000\r\n" + b":1\r\n" * 400_000,
-    "a negative length": b"$-7\r\n",
-    "no RESP": b"HTTP/1.1 400 Bad Request\r\n",
-    "nested too deep": b"*1\r\n" * 10_000,
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_a_minority_that_talks_nonsense_gives_no_vote_and_nobody_notices(
-    lie: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies
-) -> None:
-    (bad,) = proxies(masters3.urls[-1:])
-    urls = [*masters3.urls[:-1], bad.url]
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    waits = client_for(urls, 1.5)
-    with unharmed(holder, other):
-        waiter = Waiter(waits)
-        waiting(other)
-        bad.lie = LIES[lie]
-    assert waiter.got(2 * LOOK_S)
 
 
 # -- an ACL that refuses some names: a master refuses a script for one key, and only its lock must suffer
