@@ -16,8 +16,8 @@ from .turns import TURN_S, Instant, run
 if TYPE_CHECKING:
     from .__main__ import Row
 
-#: How long one run may take, and an acquire behind the operation: less than the second after which masters take
-#: back a lock that they have handed to a waiter that is gone.
+#: How long one run may take, and an acquire behind the operation: less than the second after which masters
+#: take back a lock that they have handed to a waiter that is gone.
 LIMIT_S, SOON_S = 20.0, 0.9
 
 

@@ -1,7 +1,7 @@
 """A cancellation behind the n-th callback of an event loop, in virtual time.
 
-A task can be cancelled between any two callbacks of its loop, and nowhere else. So these are all instants: each
-suspension while the task waits, and again when its result has come and it has not run since.
+A task can be cancelled between any two callbacks of its loop, and nowhere else. So these are all instants:
+each suspension while the task waits, and again when its result has come and it has not run since.
 """
 
 from __future__ import annotations
