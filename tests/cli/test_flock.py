@@ -228,9 +228,7 @@ def hung_up(side: Side) -> str:
     with terminal(side, *side.traps("SIGHUP")) as (keyboard, _, _):
         side.command()
         with open(os.devnull) as nothing:
-            os.dup2(
-                nothing.fileno(), keyboard
-            )  # the terminal hangs up, and COMMAND may not end before it knows
+            os.dup2(nothing.fileno(), keyboard)  # the terminal hangs up, and COMMAND may not end before it knows
         return str(eventually(lambda: "SIGHUP" in side.lines(), 20))
 
 
