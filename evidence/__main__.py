@@ -75,6 +75,8 @@ MODELS = (
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
     Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
          "evidence.interrupts", r"^\d+ instants, .*"),
+    Part("interrupts-asyncio", "interrupts", "a cancellation of a task at each turn of its loop",
+         "evidence.interrupts --asyncio", r"^\d+ instants, .*"),
     Part("interrupts-again", "interrupts", "a signal handler that uses the client there",
          "evidence.interrupts --again --every 5", r"^\d+ instants, .*"),
 )  # fmt: skip

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """The operations of rlock.asyncio: each context manager prepares, yields the call under test, tidies up."""
+=======
+"""The operations of rlock.asyncio. Each context manager prepares, yields the call under test, tidies up."""
+>>>>>>> process
 
 from __future__ import annotations
 
@@ -109,10 +113,22 @@ async def first_use(scene: Scene) -> AsyncIterator[Call]:
 async def reconnect(scene: Scene) -> AsyncIterator[Call]:
     async with first_use(scene), scene.client.lock("warm"):
         pass
+    _cut(scene)
+    yield scene.lock.acquire
+
+
+@asynccontextmanager
+async def release_reconnect(scene: Scene) -> AsyncIterator[Call]:
+    async with first_use(scene):
+        await scene.lock.acquire()
+    _cut(scene)
+    yield scene.lock.release
+
+
+def _cut(scene: Scene) -> None:
     for master in scene.masters:
         master.down()
         master.up()
-    yield scene.lock.acquire
 
 
 @asynccontextmanager
@@ -330,6 +346,7 @@ OPERATIONS: dict[str, Operation] = {
     "acquire, reconnect": reconnect,
     "try a busy lock": busy,
     "release": release,
+    "release, reconnect": release_reconnect,
     "with": simple(block),
     "nested with": nested,
     "contended acquire": contended,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,12 @@ TOP = Path(__file__).resolve().parents[2]
         "--masters 1 --again --work releases --every 60",
         "--masters 1 --again --work acquires --only acquire --every 20",
         "--masters 1 --collect --work releases --only acquire --every 6",
+        "--masters 1 --again --work 'releases it' --work 'acquires it' --only acquire --only with --every 12",
+        "--masters 1 --asyncio --every 4",
+        "--masters 3 --asyncio --only 'split votes' --only leader --every 20",
     ],
 )
 def test_a_sample_of_the_instants_leaves_a_client_that_works(words: str) -> None:
-    command = [sys.executable, "-m", "evidence.interrupts", *words.split()]
+    command = [sys.executable, "-m", "evidence.interrupts", *shlex.split(words)]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

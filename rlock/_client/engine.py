@@ -250,11 +250,9 @@ class Engine(Port):
 
     def _release_here(self, hold: Hold) -> None:
         """Give back one acquire in a handler or finalizer that interrupted a change."""
-        # No call between these lines: a finalizer may release it, too.
-        left = hold.count - 1
-        if left < 0:
+        if hold.count < 1:
             raise NotHeldError(hold.name, self.holds.holder(hold.name))
-        hold.count = left
+        hold.count = left = hold.count - 1  # no call since the question: a finalizer may release it, too
         if left == 0:
             self.under_way.releasing[hold.owner] = hold  # first: close() must find it
             self.holds.forget(hold)

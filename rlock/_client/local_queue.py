@@ -36,8 +36,7 @@ class LocalQueue:
             if line is None:
                 self._lines[contender.name] = [weakref.ref(contender)]
                 return True
-            others = [other for ref in line if (other := ref()) is not None and not other.has_left]
-            if any(other.key is contender.key for other in others):
+            if any((it := ref()) and it.key is contender.key and not it.has_left for ref in line):
                 raise RLockError(f"lock {contender.name!r} was not asked for: {NOT_HERE}")
             contender.parker = self._runtime.parker()
             line.append(weakref.ref(contender))
