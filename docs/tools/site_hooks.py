@@ -68,6 +68,11 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     return output.replace(' data-md-component="source"', "")
 
 
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """The same for the page of a missing page."""
+    return output_content.replace(' data-md-component="source"', "")
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each file or folder outside docs/ that some page links to."""
     wanted: dict[str, Path] = {}

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The operations of rlock.asyncio: each context manager prepares, yields the call under test, tidies up."""
-=======
-"""The operations of rlock.asyncio. Each context manager prepares, yields the call under test, tidies up."""
->>>>>>> process
 
 from __future__ import annotations
 
