@@ -56,7 +56,8 @@ class Oracles:
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or bool(kinds & DISTURBING))
         # After a split a waiter takes its time by the round trips that it has seen.
         self._prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
-        if self.mode in ("deaths", "cuts", *BUSY) and not play.setup.far:
+        # In the mode "leases" masters lose their memory, and have no vote for a while.
+        if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.world.events.at(SAMPLE_S, self._sample)
 
     @property
