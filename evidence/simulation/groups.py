@@ -248,7 +248,7 @@ class Group:
     """``configured``: how many replicas the clients are told that it has.
 
     ``spare``: it has another one, which follows a replica until somebody makes it follow the primary. That is
-    one more than the clients were told of: nothing is promised behind a second failover.
+    one more than the clients were told of. Nothing is promised if it then follows an old primary alone.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Group:
     ) -> None:
         self.world = world
         self.index = index
-        self.configured, self._spare = replicas, spare
+        self.configured = replicas
         uniform = world.random.uniform
         self.servers = [
             Server(world, index, letter, uniform(-skew, skew), 1 + uniform(-drift, drift))
@@ -286,8 +286,10 @@ class Group:
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:
         """``silent``: the old primary does not hear that this replica has gone."""
-        moved = self.primary is not self.servers[0]
-        if server is not self.primary and not (self._spare and moved):
+        links = self.primary.links
+        others = sum(link.replica is not server for link in links)
+        counted = len(links) if silent else others
+        if server is not self.primary and not (others >= self.configured >= counted):
             self.world.tell(f"{server.name} is promoted")
             server.lead(silent=silent)
             self._old, self._old_until = self.primary, self.world.events.now + stale_s
