@@ -93,14 +93,16 @@ def test_of_two_addresses_the_second_is_tried_if_the_first_is_dead(
         (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address) for address in (dead, where)
     ]
 
+    url = eyes1.urls[0].replace("127.0.0.1", "both.test")
+
     async def main() -> None:
-        async with Client(["redis://both.test:6379"], 2.0) as client:
+        async with Client([url], 2.0) as client:
             assert await client.lock("x").acquire(timeout=2)
             await client.lock("x").release()
 
     began = time.monotonic()
     if blocking:
-        with rlock.Client(["redis://both.test:6379"], 2.0) as client, client.lock("x"):
+        with rlock.Client([url], 2.0) as client, client.lock("x"):
             pass
     else:
         run(main())
