@@ -127,13 +127,15 @@ async def _open_socket(host: str, port: int, timeout: float) -> socket.socket:
             raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
     reason: Exception = OSError(f"the name {host} has no address")
     for family, kind, protocol, _, address in addresses:
-        opened = socket.socket(family, kind, protocol)
+        opened = None
         try:
+            opened = socket.socket(family, kind, protocol)  # an error where the system has no IPv6
             opened.setblocking(False)
             await asyncio.wait_for(asyncio.get_running_loop().sock_connect(opened, address), timeout)
             return opened
         except BaseException as error:
-            opened.close()
+            if opened is not None:
+                opened.close()
             if not isinstance(error, OSError | asyncio.TimeoutError):
                 raise
             reason = error
@@ -146,10 +148,10 @@ _lookups: dict[tuple[int, str, int], Future[Any]] = {}
 
 def _look_up(host: str, port: int) -> asyncio.Future[Any]:
     key = os.getpid(), host, port
-    if (known := _lookups.get(key)) is not None:
-        return asyncio.wrap_future(known)
     found: Future[Any] = Future()
     found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
+    if (known := _lookups.setdefault(key, found)) is not found:
+        return asyncio.wrap_future(known)
 
     def work() -> None:
         try:
@@ -159,7 +161,6 @@ def _look_up(host: str, port: int) -> asyncio.Future[Any]:
         finally:
             del _lookups[key]
 
-    _lookups[key] = found
     try:
         threading.Thread(target=work, name="rlock-lookup", daemon=True).start()
     except BaseException:

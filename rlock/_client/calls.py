@@ -281,17 +281,19 @@ class Calls(Pipeline[L], Masters):
         calls = {
             id(each.call): each.call for other in others for each in other.pending if each.call is not None
         }
-        for call in calls.values():
-            if server.index in call.ballot.unsent and not call.over and not call.ballot.settled:
-                call.ballot.recall(server.index)
-                self._post(
-                    server, PendingReply(call, call.request.command, now, now), call.request.command.packed
-                )
+        for call in calls.values() if self._closer is None else ():
+            if server.index not in call.ballot.unsent or call.ballot.settled:
+                continue
+            call.ballot.recall(server.index)  # first: whoever gives up from now on undoes it here, too
+            pending = PendingReply(call, call.request.command, now, now)
+            if not call.over and not self._post(server, pending, call.request.command.packed):
+                self._count(call, server.index, Vote(Code.FAULT, fault=server.fault))
 
     def look(self, now: float) -> None:
         """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""
         with self._mutex:
             self.look_at = now + self._timeout / 16
+            self._connections.tell_steady(now)
             for server in self._connections.servers:
                 if server.connection is None or not server.connection.pending:
                     continue

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ..events import MasterAnswers, MasterFailed
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import Request
 from ..rules.command_templates import Command
@@ -146,7 +147,8 @@ class Attempts:
 
     at: float = math.inf  # when the last attempt began
     faults_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
-    flaps: bool = False
+    #: The last event that the log did not get, because the master flaps.
+    untold: MasterFailed | MasterAnswers | None = None
     #: Connections that ended with replies due: see `ConnectOptions.kill`.
     kill: list[tuple[str, int]] = field(default_factory=list)
 

@@ -167,15 +167,23 @@ class Connections(ABC, Generic[L]):
     def report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
         if self._options.subscriber:
             return  # the command connection to the same master reports it
-        before, server.attempts.flaps = (
-            server.attempts.flaps,
-            self._clock() < server.attempts.faults_at[0] + FLAPS_S,
-        )
-        if server.attempts.flaps and not before:
-            text = f"flapping: {FLAPS} faults within a minute; the log goes on when it is steady"
-            flapping = MasterFailed(event.master, "flapping", text, connected=True)
-            self._context.pending_events.add(flapping)
-        self._context.pending_events.add(replace(event, news=event.news and not server.attempts.flaps))
+        attempts = server.attempts
+        if self._clock() < attempts.faults_at[0] + FLAPS_S:
+            if attempts.untold is None:
+                text = f"flapping: {FLAPS} faults within a minute; the log goes on when it is steady"
+                flapping = MasterFailed(event.master, "flapping", text, connected=True)
+                self._context.pending_events.add(flapping)
+            attempts.untold, event = event, replace(event, news=False)
+        else:
+            attempts.untold = None
+        self._context.pending_events.add(event)
+
+    def tell_steady(self, now: float) -> None:
+        """Tell how the masters are that have stopped flapping."""
+        for server in self.servers:
+            if (untold := server.attempts.untold) and now >= server.attempts.faults_at[-1] + FLAPS_S:
+                server.attempts.untold = None
+                self._context.pending_events.add(replace(untold, news=True))
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         """Begin the attempts that are due, and wait until ``enough`` masters are connected.
@@ -220,6 +228,7 @@ class Connections(ABC, Generic[L]):
 
     def connect_due(self) -> None:
         now = self._clock()
+        self.tell_steady(now)
         for server in self.servers:
             if server.connection is None and not server.is_connecting and now >= server.probe_at:
                 server.is_connecting = True
@@ -230,8 +239,8 @@ class Connections(ABC, Generic[L]):
                     if not isinstance(error, RuntimeError):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
-            elif server.fault is NOT_CONNECTED and now > server.attempts.at + 2 * self._options.timeout:
-                # Longer than all steps of an attempt may take.
+            hangs = server.is_connecting and now > server.attempts.at + 2 * self._options.timeout
+            if hangs and server.fault is NOT_CONNECTED:
                 self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
     def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:

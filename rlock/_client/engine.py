@@ -207,6 +207,19 @@ class Engine(Port):
         if self.interrupted():
             self._release_here(hold)
             return
+        began = self.clock()
+        try:
+            outcome = yield from self._release_held(hold)
+            if outcome is not None:
+                self._report_release(hold, began, outcome)
+        except BaseException as error:
+            if hold.count < 1 and type(error) is not NotHeldError:
+                # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
+                lock_events.given_up(hold, self.clock())
+            raise
+
+    def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
+        """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
         releasing, left = self.under_way.releasing, -1
         try:
             confirmation = hold.lease.confirmation
@@ -231,22 +244,17 @@ class Engine(Port):
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, reason)
                 raise LeaseLostError(hold.name, reason)
-            if left:
-                return
-            outcome = yield from self._give_up(hold)
+            return (yield from self._give_up(hold)) if left == 0 else None
         except BaseException as error:
             if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
                 lock_events.released(hold, began, self.clock(), confirmed=False)
-                return  # close() has released it
-            if left == 0 or (left < 0 and hold.count == 1):  # Ctrl-C may come before the store
-                if not self.closed:
-                    self._forget(hold)
-                # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
-                lock_events.given_up(hold, self.clock())
+                return None  # close() has released it
+            ends = left == 0 or (left < 0 and hold.count == 1)  # Ctrl-C may come before the store
+            if ends and not self.closed:
+                self._forget(hold)
             raise
         finally:
             releasing.pop(hold.owner, None)
-        self._report_release(hold, began, outcome)
 
     def _release_here(self, hold: Hold) -> None:
         """Give back one acquire in a handler or finalizer that interrupted a change."""
@@ -261,17 +269,14 @@ class Engine(Port):
 
     def _report_release(self, hold: Hold, began: float, outcome: Outcome) -> None:
         """Report the end of a release to its owner and to observers."""
-        try:
-            if outcome.released is Released.NOT_OURS and not self.closed:
-                self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
-                raise LeaseLostError(hold.name, DISOWNED)
-            if outcome.released is Released.UNSURE and not self.closed:
-                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
-            if observed():
-                done, handed = outcome.released is Released.DONE, outcome.handed_over
-                lock_events.released(hold, began, self.clock(), confirmed=done, handed=handed)
-        finally:
-            lock_events.given_up(hold, began)  # nothing, unless Ctrl-C has kept it from being reported
+        if outcome.released is Released.NOT_OURS and not self.closed:
+            self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
+            raise LeaseLostError(hold.name, DISOWNED)
+        if outcome.released is Released.UNSURE and not self.closed:
+            emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+        if observed():
+            done, handed = outcome.released is Released.DONE, outcome.handed_over
+            lock_events.released(hold, began, self.clock(), confirmed=done, handed=handed)
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)

@@ -69,7 +69,8 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
             if grant is None:
                 # First: a hand-off to this place during `settle` would be lost.
                 leave_queue(port, contender)
-                grant = yield from settle(port, contender)
+                if not port.owns(contender):
+                    grant = yield from settle(port, contender)
             if grant is None or port.admit(contender, grant):
                 break
             # Its validity has ended since the verdict, because this thread did not run.
@@ -216,7 +217,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= until:
             return wake
-        if not hears:
+        if not hears and (yield from port.notifications.subscribe(contender, 0.0)) < context.quorum:
             step_aside(port, contender)
         places = port.notifications.looks_for(contender)
         if not places:

@@ -158,6 +158,7 @@ class Packed:
 
     #: These are given this port instead of the engine.
     release_gen: Any = Engine.release_gen
+    _release_held: Any = Engine._release_held
     _give_up: Any = release
 
     def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:

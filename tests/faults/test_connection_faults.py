@@ -13,7 +13,7 @@ from rlock.events import MasterFailed, observe
 from rlock.rules import scripts
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, raw
+from ..servers import Fleet, name_of, raw
 from .conftest import (
     ClientFor,
     Proxies,
@@ -67,19 +67,38 @@ def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succee
 
 
 def test_a_master_that_flaps_is_told_once_and_then_not_until_it_is_steady(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies, caplog: pytest.LogCaptureFixture
+    masters3: Fleet,
+    client_for: ClientFor,
+    proxies: Proxies,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (bad,) = proxies(masters3.urls[:1])
+    label = name_of(bad.url)
     client, ended = client_for([bad.url, *masters3.urls[1:]]), []
     end = observe(lambda event: ended.append(event) if isinstance(event, MasterFailed) else None)
     with caplog.at_level(logging.INFO, "rlock"):
         while sum(event.connected for event in ended) < 8:
             usable(client)
             bad.reset()
-    end()
-    lines = [record.getMessage() for record in caplog.records if bad.url in record.getMessage()]
-    assert [line for line in lines if "flapping" in line] == lines[-1:]
-    assert len(lines) < 10
+            time.sleep(0.1)  # until it is connected again
+        end()
+        lines = [record.getMessage() for record in caplog.records if label in record.getMessage()]
+        assert ["flapping" in line for line in lines] == [False] * (len(lines) - 1) + [True]
+        assert len(lines) < 10
+        monkeypatch.setattr("rlock._client.connections.FLAPS_S", 0.5)
+        assert eventually(lambda: [usable(client), "answers again" in caplog.messages[-1]][1])
+        assert label in caplog.messages[-1]
+
+
+def test_of_three_masters_of_which_one_is_down_the_others_are_not_called_so(
+    masters3: Fleet, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = client_for([*masters3.urls[:2], "redis://127.0.0.1:1"])
+    until = time.monotonic() + 2.5  # more than two request time-outs
+    while time.monotonic() < until:
+        usable(client)
+    assert {record.getMessage().partition(" ")[0] for record in caplog.records} == {"redis://127.0.0.1:1"}
 
 
 def test_a_master_that_accepts_and_says_nothing_is_told_as_such(client_for: ClientFor) -> None:
