@@ -36,8 +36,8 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
 ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
-#: After some 11 s the kernel notices a peer that has vanished, without a command. TCP_USER_TIMEOUT: and if
-#: bytes are not acknowledged; otherwise Linux sends them again for a quarter of an hour, and probes nothing.
+#: The kernel notices a peer that has vanished after some 11 s, also without a command. TCP_USER_TIMEOUT does
+#: so for bytes without an acknowledgement: Linux would send them again for a quarter of an hour.
 _KEEPALIVE = {
     getattr(socket, option): value
     for option, value in (
@@ -291,7 +291,7 @@ def _malformed(library: Any, url: str) -> str | None:
         options = library.connection.parse_url(plain)
     except ValueError as error:
         return f"cannot be used ({error})"
-    if not f"{options.get('host')}{options.get('path')}".isprintable():  # by a %XX
+    if not f"{options.get('host')}{options.get('path')}".isprintable():  # written as %XX
         return unreadable
     objects = [key for key in _OBJECTS if isinstance(options.get(key), str)]
     return f"has the option {objects[0]}, which no text can be" if objects else None

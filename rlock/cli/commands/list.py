@@ -16,7 +16,7 @@ from ..scan.look import Scan
 from ..scan.reading import ORDERS, ordered, unlisted, unreachable
 from ..settings import Settings, settings_options
 
-#: Not who is next.
+#: Without the last column, the next waiter: `rlock status` shows it.
 COLUMNS = LOCKS[:-1]
 
 
