@@ -72,7 +72,7 @@ class Host(Process):
         self.up = True
         #: It restarts when it has granted a lock the next time.
         self.tripwire = False
-        #: What it replies to all scripts instead of running them, in turn: it is no Redis for a while.
+        #: The next scripts get these replies and do not run: the server is no Redis for a while.
         self.nonsense: deque[Any] = deque()
         #: It has `appendfsync always`: what it has answered outlives a restart.
         self.durable = False

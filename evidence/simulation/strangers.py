@@ -14,7 +14,7 @@ from .schedules import CARELESS
 if TYPE_CHECKING:
     from .faults import Nemesis
 
-#: What a stranger publishes on the channels of a lock.
+#: Messages of a stranger on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
 #: Replies that no script gives.
 NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)

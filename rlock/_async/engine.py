@@ -14,7 +14,7 @@ from .._client.endpoints import groups
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
-from ..procedures.acquire import FOR_EVER, acquire
+from ..procedures.acquire import acquire
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import client_label
@@ -62,17 +62,12 @@ class Engine(engine.Engine):
         key = self.key()
         if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
             return True
-        while True:
-            contender = self.contender(key, options, until)
-            try:
-                if self.finish(contender, got=await run(acquire(self, contender))):
-                    return True
-            except BaseException as error:
-                self.give_back(contender, error)
-                raise
-            if until < FOR_EVER:
-                return False
-            # A signal handler took the lock, and another one gave it back.
+        contender = self.contender(key, options, until)
+        try:
+            return self.finish(contender, got=await run(acquire(self, contender)))
+        except BaseException as error:
+            self.give_back(contender, error)
+            raise
 
     async def release(self, name: str) -> None:
         await run(self.release_gen(self.held(name)))

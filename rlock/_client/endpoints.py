@@ -38,13 +38,8 @@ ONE_SERVER = "a majority of one server is none, each master must be a server of 
 
 #: The kernel notices a peer that has vanished after some 11 s, also without a command. TCP_USER_TIMEOUT does
 #: so for bytes without an acknowledgement: Linux would send them again for a quarter of an hour.
-_KEEPALIVE = {
-    getattr(socket, option): value
-    for option, value in (
-        *(("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 11_000)),
-    )
-    if hasattr(socket, option)
-}
+_PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 11_000}
+_KEEPALIVE = {getattr(socket, option): value for option, value in _PROBES.items() if hasattr(socket, option)}
 
 
 @cache

@@ -35,7 +35,7 @@ class Worker:
     def __init__(self, adapter: type[Any]) -> None:
         self.adapter = adapter
         self.loops: Loops | None = None
-        # What libraries print is not ours to answer with.
+        # Libraries may print, and stdout is for our answers.
         self.replies = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
 
