@@ -12,7 +12,7 @@ from rlock.procedures import acquire, release
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
 from rlock.rules import commands, scripts
-from rlock.rules.keys import Wire
+from rlock.rules.keys import Wire, waiter_name
 from rlock.testing.memory.masters import Master, Reply
 
 from .registry import bug, rewrite
@@ -109,3 +109,17 @@ def place_comes_back(stack: ExitStack) -> None:
         genuine(port, next_waiter, *words)
 
     stack.enter_context(patch.object(release, "take_back_from", as_it_was))
+
+
+@bug("place of a lost hold", "4.4")
+def kept_by_a_lost_hold(stack: ExitStack) -> None:
+    """The place of a waiter that had won by another way stood in the queue until its release. It lost its
+    lease, was handed the lock again, and did not pass it on: the others waited for its claim."""
+    genuine = engine.Engine.pass_on
+
+    def as_it_was(self: Any, name: str, token: str) -> None:
+        waiter = waiter_name(token, self.context.client_id)
+        if not any(hold.waiter == waiter for hold in self.holds):
+            genuine(self, name, token)
+
+    stack.enter_context(patch.object(engine.Engine, "pass_on", as_it_was))

@@ -306,8 +306,13 @@ class Engine(Port):
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
         with self.mutex:
-            # A late hand-off may reach an owner that already holds the lock: its release passes it on.
-            holding = any(hold.owner == token or hold.waiter == waiter for hold in self.holds)
+            # A late hand-off may reach an owner that already holds the lock: its release passes it on. The
+            # release of a lost hold may be long in coming.
+            now = self.clock()
+            holding = any(
+                hold.owner == token or (hold.waiter == waiter and now < hold.lease.valid_until)
+                for hold in self.holds
+            )
             if holding or token in self.notifications.left:
                 return
         command = commands.leave_queue(self.context.wire, name, waiter)
