@@ -16,7 +16,7 @@ from .errors import (
     RLockError,
 )
 from .lock import Lock, LossSignal, RLock
-from .model import LockStatistics, LockStatus, MasterStatus, Waiter
+from .model import LockStatus, MasterStatus, Waiter
 
 __all__ = [
     "Client",
@@ -24,7 +24,6 @@ __all__ = [
     "LeaseLostError",
     "Lock",
     "LockBusyError",
-    "LockStatistics",
     "LockStatus",
     "LossSignal",
     "MasterStatus",

@@ -216,7 +216,7 @@ class BaseLock(Generic[Signal]):
         Sends nothing. It may wait a moment for another thread that reads replies.
         """
         hold = self._hold()
-        return 0.0 if hold is None else hold.lease.remaining(self._client._now())
+        return 0.0 if hold is None else self._client._here().holds.remaining(hold)
 
     def check(self) -> None:
         """Raise `LeaseLostError` unless the caller holds the lock with validity left. Sends nothing.
@@ -228,7 +228,7 @@ class BaseLock(Generic[Signal]):
         hold = self._hold()
         if hold is None:
             raise LeaseLostError(self.name, NOT_HELD)
-        if hold.lease.state_at(self._client._now()) is LeaseState.LOST:
+        if self._client._here().holds.state(hold) is LeaseState.LOST:
             raise LeaseLostError(self.name, hold.reason)
 
     @property
@@ -239,7 +239,7 @@ class BaseLock(Generic[Signal]):
         """
         engine = self._client._engine()
         hold = engine.hold(self.name)
-        signal: Signal = self._signal_type(hold, engine.clock, engine.runtime)
+        signal: Signal = self._signal_type(engine.holds, [] if hold is None else [hold])
         # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
         return signal if hold is None else vars(hold.report).setdefault("signal", signal)
 
@@ -275,8 +275,7 @@ class BaseLock(Generic[Signal]):
         return [] if engine is None else [hold for hold in engine.holds if hold.name == self.name]
 
     def __repr__(self) -> str:
-        now = self._client._now()
-        valid = [hold for hold in self._holders() if hold.lease.remaining(now) > 0]
+        valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]
         holder = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
         state = "locked" if valid else "unlocked"
         return f"<{state} {_public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ._client import runtime
+from ._client import hold_table
 from ._sync.runtime import run
 from .base import BaseLock, log_failed_release
 from .errors import LeaseLostError, NotHeldError, RLockError
 from .events import log
-from .model import LockStatistics
 from .procedures.inspect import locked
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Lock(Protocol):
     def __exit__(self, kind: Any, error: Any, traceback: Any, /) -> None: ...
 
 
-class LossSignal(runtime.LossSignal):
+class LossSignal(hold_table.LossSignal):
     """Like a ``threading.Event`` that is set when one hold is lost; only rlock can set it.
 
     The answer is right at the moment of the question: it comes from the clock, and does not wait for the
@@ -132,16 +131,6 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         engine = self._client._engine()
         return engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))
 
-    def statistics(self) -> LockStatistics:
-        """The waiters, their order and since when they wait, asked of the masters: one round to all.
-
-        For people and gauges: the queue may have changed before the answer is read.
-
-        :raises QuorumUnreachableError: fewer than a quorum answered.
-        """
-        engine = self._client._engine()
-        return engine.perform(engine.statistics(self.name, self._options.lease.request_timeout))
-
     # From here on: the private methods of threading.RLock that threading.Condition and CPython's tests call.
 
     _is_owned = BaseLock.is_owned
@@ -172,4 +161,4 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         # After a fork the child's engine is new and holds nothing. Without a fork this frees the lock, as
         # the standard library's method does.
         for hold in self._holders():
-            self._client._engine()._forget(hold)
+            self._client._engine().holds.give_up(hold)

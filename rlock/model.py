@@ -137,21 +137,3 @@ class LockStatus:
     def locked(self) -> bool:
         """Whether an owner holds it on a quorum."""
         return self.holder is not None
-
-
-@dataclass(frozen=True)
-class LockStatistics:
-    """The waiters of a lock at the moment of the question: for people and gauges, not for decisions.
-
-    ``queue_length``: places in the masters' queue: in fair mode one for each waiting thread, in default mode
-    one for each waiting client. Waiters that died are counted until a release passes over them.
-    ``position``: places before the first one of the calling client; 0: it is next; None: it has none.
-    ``local_waiters``: threads of the calling client that wait, with or without a place of their own.
-    ``waiters``: the first hundred, in order.
-    """
-
-    name: str
-    queue_length: int
-    position: int | None
-    local_waiters: int
-    waiters: Sequence[Waiter]

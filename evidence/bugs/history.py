@@ -78,7 +78,7 @@ def claim(
         command.packed = encode(command.by_source())  # not "confirmation by its hash" as well
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     given = {i: handed[i] for i in since}
-    confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)
+    confirmation = Confirmation(ballot, given, guarded=context.guard.on)
     return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from rlock._client import calls, engine, notifications, subscriptions
 from rlock.procedures import acquire, release
 from rlock.procedures.contender import Contender
-from rlock.procedures.port import Port
+from rlock.procedures.port import Masters, Port
 from rlock.rules import commands, scripts
 from rlock.rules.keys import Wire, waiter_name
 from rlock.testing.memory.masters import Master, Reply
@@ -102,11 +102,11 @@ def place_comes_back(stack: ExitStack) -> None:
     release handed the lock to that place: it was free for a second, and others waited."""
     genuine = release.take_back_from
 
-    def as_it_was(port: Port, next_waiter: Contender, *words: Any) -> None:
+    def as_it_was(masters: Masters, next_waiter: Contender, *words: Any) -> None:
         if next_waiter.inbox is None and next_waiter.place is not None:
             place = commands.wait(next_waiter.place)
-            port.masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
-        genuine(port, next_waiter, *words)
+            masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
+        genuine(masters, next_waiter, *words)
 
     stack.enter_context(patch.object(release, "take_back_from", as_it_was))
 

@@ -60,7 +60,7 @@ def mutexes(client: rlock.Client) -> dict[str, Any]:
     engine: Any = client._current
     found = {"client": client._mutex}
     if engine is not None:
-        found |= {"engine": engine.mutex, "calls": engine.masters._mutex}
+        found |= {"engine": engine.holds.mutex, "calls": engine.masters._mutex}
         found |= {"subscriptions": engine.notifications._mutex, "queue": engine._local_queue._mutex}
     return found
 

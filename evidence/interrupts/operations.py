@@ -140,7 +140,7 @@ def hand_over(scene: Scene) -> Iterator[Call]:
     scene.holder(scene.client, 0.0, wait=False)
     notifications = scene.client._engine().notifications
     until = time.monotonic() + 1.0
-    while not notifications.waiting(NAME) and time.monotonic() < until:
+    while not notifications.next_waiter(NAME) and time.monotonic() < until:
         time.sleep(0.0005)
     yield scene.lock.release
 

@@ -56,7 +56,7 @@ class Scene:
                 return repr(error)
 
         task = asyncio.create_task(wait(), name="waiter")
-        while not client._engine().notifications.waiting(name):
+        while not client._engine().notifications.next_waiter(name):
             await asyncio.sleep(TURN_S)
         return task
 
@@ -218,7 +218,6 @@ async def ask(scene: Scene) -> AsyncIterator[Call]:
 
     async def work() -> None:
         await scene.lock.locked()
-        await scene.lock.statistics()
         await scene.client.status(NAME)
         await scene.client.init()
         await scene.client.evict("another")

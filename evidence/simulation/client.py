@@ -62,7 +62,10 @@ class Client(Process, Engine):
         # as before without a step of another one.
         self.random: Random = world.dice(label)
         self.context = replace(
-            self.context, random=self.random, client_id=f"{self.random.getrandbits(64):016x}"
+            self.context,
+            random=self.random,
+            client_id=f"{self.random.getrandbits(64):016x}",
+            new_owner=world.token,
         )
         #: There and back, for commands and for messages.
         self.ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
@@ -71,11 +74,9 @@ class Client(Process, Engine):
         self.running: list[Thread] = []
         #: How often a thread is kept from running between two steps, and how long in the mean.
         self.kept = (0.0, 0.0)
-        timeout = options.lease(None).request_timeout
-        self.masters = self.calls = Calls(self, timeout)
-        self.notifications = self.subscriptions = Subscriptions(self, timeout)
-        self.watchdog = Watchdog(self)
-        self._timeout = timeout
+        self.calls = Calls(self, self._timeout)
+        self.subscriptions = Subscriptions(self, self._timeout)
+        self._compose(self.calls, lambda _: self.subscriptions, lambda *_: Watchdog(self))
         self._threads = 0
         if joined:
             self.calls.connections.join()
@@ -121,7 +122,7 @@ class Client(Process, Engine):
     def kill(self) -> None:
         """Its kernel closes the connections, before anything in it could be undone."""
         super().kill()
-        self.closed = True
+        self.holds.closed = True
         self.died_at = self.events.now
         for connections in (self.calls.connections, self.subscriptions.connections):
             connections.close()
@@ -144,7 +145,7 @@ class Client(Process, Engine):
         """Acquire, as `Engine.acquire` of rlock/_sync; the hold, or None. ``until`` by the client's clock."""
         key = thread.key
         hold = self.holds.find(key, options.name)
-        if hold is not None and self.nested(hold):
+        if hold is not None and self.holds.nested(hold):
             return hold
         contender = Contender(key, options, until, self.clock())
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from rlock._client.connection import PendingCall
 from rlock.errors import QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender
 from rlock.rules.command_templates import Command
 from rlock.rules.options import ClientOptions, LockOptions
@@ -62,7 +63,7 @@ def contend(world: World, contenders: int, *, hold_s: float, standing: bool = Fa
             # As after an earlier wait, not long ago.
             earlier = client.thread()
             waiter = Contender(earlier.key, options(), FOR_EVER, 0.0)
-            waiter.take_place(client.context)
+            take_place(client.context, waiter)
             program = client.subscriptions.subscribe(waiter, 0.0)
             world.events.at(START_S - 0.2, lambda t=earlier, p=program: t.start(p))  # type: ignore[misc]
             stop = partial(client.subscriptions.unsubscribe, waiter, left=True)

@@ -69,7 +69,7 @@ class Oracles:
 
     def joins(self, client: Client, options: ClientOptions) -> None:
         guard = client.context.guard
-        guard._report = partial(self._guarded, client, guard._report)  # type: ignore[method-assign]
+        guard.on_uncounted = partial(self._guarded, client, guard.on_uncounted)
 
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
@@ -169,10 +169,10 @@ class Oracles:
     # -- the restart guard -------------------------------------------------------------------------
 
     def _guarded(
-        self, client: Client, genuine: Callable[[int, float], None], master: int, now: float
+        self, client: Client, genuine: Callable[[int, bool], object], master: int, news: bool
     ) -> None:
         """A grant does not count, because of the age of the memory of its master."""
-        genuine(master, now)
+        genuine(master, news)
         guard, host = client.context.guard, self.world.hosts[master]
         if self.world.groups or self.long_lease or not guard._epochs[master].note:
             return

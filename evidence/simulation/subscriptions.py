@@ -23,7 +23,9 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
     _connections: Connections
 
     def __init__(self, client: Client, request_timeout: float) -> None:
-        super().__init__(partial(Connections, client), client, endpoints(client), request_timeout)
+        make, pass_on = partial(Connections, client), client.pass_on
+        context, runtime = client.context, client.runtime
+        super().__init__(make, endpoints(client), context, request_timeout, runtime, pass_on)
         self._client = client
 
     @property
@@ -36,3 +38,8 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
         return (yield from self._client.kept_behind(super().wait(contender, until)))
+
+    def waiting(self, name: str) -> bool:
+        """Whether one of its own waiters has a ticket."""
+        found = self._by_name.get(name)
+        return found is not None and next(found.drawn(), None) is not None

@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from rlock.procedures.port import new_owner
 from rlock.rules import commands, keys
 from rlock.rules.options import ClientOptions, LockOptions
 
@@ -348,7 +349,7 @@ def late_behind_a_dead_holder(masters: int, seed: int, threads: int) -> float:
     world = World(masters, seed, Network(exactly, exactly, exactly))
     options, hosts = LockOptions(NAME, LONG.lease(None), fair=True), world.hosts
     for host in hosts[masters // 2 + 1 :]:
-        host.master.run(commands.acquire(NAME, keys.owner_token("dead/1/main"), 40_000))
+        host.master.run(commands.acquire(NAME, new_owner("dead/1/main"), 40_000))
     holder, waiter = (world.client(LONG) for _ in range(2))
     owner, waiting = holder.thread(), [waiter.thread() for _ in range(threads)]
     owner.start(cycle(holder, owner, options, hold_s=99.0))

@@ -21,7 +21,7 @@ class Watchdog(watchdog.Watchdog):
     """Renews in a thread of its own."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client)
+        super().__init__(client.holds, client.masters)
         self._client = client
         self._runs = False
 

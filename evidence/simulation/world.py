@@ -13,8 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from rlock._client import subscriptions
-from rlock.procedures import attempt, release
-from rlock.rules import keys, tickets
+from rlock.rules import keys
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import Hold
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
@@ -109,8 +108,6 @@ class World:
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for module in (attempt, tickets, release):
-                stack.enter_context(patch.object(module, "owner_token", self.token))
             if self.recorder is not None:
                 stack.enter_context(self.recorder.watching())
             # The connections of subscribers carry words.

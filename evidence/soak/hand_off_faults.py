@@ -17,6 +17,7 @@ from typing import Any
 
 import redis
 
+from rlock.procedures.port import new_owner
 from rlock.rules import keys
 from rlock.rules.timing import CLAIM_S, POLL_CAP_S
 
@@ -33,7 +34,7 @@ for i = 1, #KEYS, 2 do
 end
 return found
 """
-_GHOST = keys.owner_token(GHOST[:-1])
+_GHOST = new_owner(GHOST[:-1])
 #: A vote of a contender that is dead.
 _HAUNT = """
 redis.call('hdel', KEYS[1], ARGV[3])

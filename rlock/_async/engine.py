@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
-from .._client.closing import close
 from .._client.endpoints import groups
+from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
 from ..procedures.acquire import acquire
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
-from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from ..rules.timing import LINGER_S
 from .connection import Endpoint
@@ -33,10 +33,9 @@ class Engine(engine.Engine):
         runtime = Runtime()
         masters = [endpoint.label for endpoint in endpoints]
         super().__init__(masters, options, clock, runtime, groups(endpoints))
-        context, timeout = self.context, options.lease(None).request_timeout
-        self.masters = Calls(Connections, endpoints, context, timeout, runtime)
-        self.notifications = Subscriptions(Connections, self, endpoints, timeout)
-        self.watchdog = Watchdog(self, self._let_go)
+        words = Connections, endpoints, self.context, self._timeout, runtime
+        make_watchdog = partial(Watchdog, release_rest=self._let_go)
+        self._compose(Calls(*words), partial(Subscriptions, *words), make_watchdog)
         self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
@@ -60,7 +59,7 @@ class Engine(engine.Engine):
 
     async def acquire(self, options: LockOptions, until: float) -> bool:
         key = self.key()
-        if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
+        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
             return True
         contender = self.contender(key, options, until)
         try:
@@ -76,7 +75,7 @@ class Engine(engine.Engine):
         return await run(procedure)
 
     async def close(self) -> None:
-        await run(close(self))
+        await run(self._close_gen())
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
 
@@ -84,7 +83,7 @@ class Engine(engine.Engine):
         """Close the connections of a client that was collected, unless something is still held."""
         self._dropped = True
         if not len(self.holds):
-            self.closed = True
+            self.holds.closed = True
             self.notifications.close()
             self.masters.close()
 
@@ -93,7 +92,7 @@ class Engine(engine.Engine):
         for hold in self.holds:
             if not hold.owner_key.alive():
                 log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
-                self._forget(hold)
+                self.holds.give_up(hold)
         yield from self.masters.drain()
 
 

@@ -8,10 +8,10 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from .._client import watchdog
-from .._client.engine import Engine
+from .._client.hold_table import HoldTable
 from .._client.watchdog import OnLost, log
 from ..errors import LeaseLostError, RLockError
-from ..procedures.port import WaitGenerator
+from ..procedures.port import Masters, WaitGenerator
 from ..rules.holds import Hold
 from .runtime import run
 
@@ -29,8 +29,10 @@ class Watchdog(watchdog.Watchdog):
     Then it calls ``release_rest``, which releases the locks of the tasks that have ended, and ends.
     """
 
-    def __init__(self, engine: Engine, release_rest: Callable[[], WaitGenerator[None]]) -> None:
-        super().__init__(engine)
+    def __init__(
+        self, holds: HoldTable, masters: Masters, release_rest: Callable[[], WaitGenerator[None]]
+    ) -> None:
+        super().__init__(holds, masters)
         self._loop = asyncio.get_running_loop()
         self._release_rest = release_rest
         self._task: asyncio.Task[None] | None = None

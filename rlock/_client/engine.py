@@ -1,32 +1,42 @@
-"""Engine: one client in one process. It is the port of the procedures, and keeps the table of holds."""
+"""Engine: one client in one process, composed of its parts. It is the port of the procedures."""
 
 from __future__ import annotations
 
 import os
-import threading
+import socket
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
 from ..clock import Clock
 from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import PendingEvents, Queued, ReleaseUnsure, emit, log, observed
-from ..model import LeaseState, LockStatistics
-from ..procedures import inspect
-from ..procedures.contender import Contender, Grant, withdraw
-from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
-from ..procedures.release import Outcome, Released, free, release
-from ..rules import commands
-from ..rules.holds import Hold, Holds, OwnerKey
+from ..events import (
+    MasterGuarded,
+    MaxTtlDiffers,
+    PendingEvents,
+    Queued,
+    ReleaseUnsure,
+    emit,
+    log,
+    observed,
+)
+from ..model import LeaseState
+from ..procedures.contender import Contender, Grant
+from ..procedures.port import ClientContext, Port, WaitGenerator
+from ..procedures.release import Outcome, Released, release
+from ..procedures.withdraw import withdraw
+from ..rules import commands, keys
+from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import WIRES, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
 from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
-from . import lock_events
 from .calls import Calls
+from .closing import close
+from .hold_table import HoldTable
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
@@ -37,6 +47,7 @@ class Engine(Port):
     """Connections and holds of one client in one process (and, with asyncio, in one event loop)."""
 
     masters: Calls[Any]
+    holds: HoldTable
     notifications: Subscriptions[Any]
     watchdog: Watchdog
 
@@ -50,20 +61,34 @@ class Engine(Port):
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
-        guard, wire = Guard(masters, options.max_ttl, options.restart_guard), WIRES[options.interop]
+        guard = Guard(len(masters), options.max_ttl, options.restart_guard)
+        guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         self.context = ClientContext(
-            masters, clock, random, guard, os.urandom(8).hex(), wire=wire, groups=groups or {}
+            masters,
+            clock,
+            random,
+            guard,
+            os.urandom(8).hex(),
+            wire=WIRES[options.interop],
+            groups=groups or {},
         )
         self.runtime = runtime
-        #: As all mutexes of a client: a signal handler or a finalizer may enter it again (`interrupted`).
-        self.mutex: Any = threading.RLock()
-        self.holds = Holds()
-        self.closed = False
-        self.closer: object = None  # the thread or task that closes it now
-        self.under_way = UnderWay()
-        self._local_queue = LocalQueue(runtime, clock, self.mutex)
+        self._timeout = options.lease(None).request_timeout
+
+    def _compose(
+        self,
+        masters: Calls[Any],
+        subscriptions: Callable[[Callable[[str, str], object]], Subscriptions[Any]],
+        watchdog: Callable[[HoldTable, Calls[Any]], Watchdog],
+    ) -> None:
+        self.masters = masters
+        self.holds = HoldTable(self.clock, self.runtime, masters, self._holding)
+        self.under_way = self.holds.under_way
+        self._local_queue = LocalQueue(self.runtime, self.clock, self.holds.mutex)
+        self.notifications = subscriptions(self.pass_on)
+        self.watchdog = watchdog(self.holds, masters)
 
     @abstractmethod
     def key(self) -> OwnerKey: ...
@@ -72,10 +97,21 @@ class Engine(Port):
     def _holding(self) -> None:
         """Note that the first hold came, or that the last one went. With the mutex."""
 
+    def _grant_uncounted(self, master: int, news: bool) -> None:
+        if news or observed():
+            context, now = self.context, self.clock()
+            left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
+            context.pending_events.add(MasterGuarded(context.masters[master], left, reason, news))
+
+    def _longer_lease(self, master: int, longest: float, before: float) -> None:
+        self.context.pending_events.add(MaxTtlDiffers(self.context.masters[master], longest, before))
+
     def interrupted(self) -> bool:
         """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
         return bool(
-            self.mutex._is_owned() or self.masters._mutex._is_owned() or self.notifications._mutex._is_owned()
+            self.holds.mutex._is_owned()
+            or self.masters._mutex._is_owned()
+            or self.notifications._mutex._is_owned()
         )
 
     def contender(self, key: OwnerKey, options: LockOptions, until: float) -> Contender:
@@ -83,19 +119,6 @@ class Engine(Port):
         if self.interrupted():
             raise RLockError(f"lock {options.name!r} was not asked for: {NOT_HERE}")
         return Contender(key, options, until, self.clock())
-
-    def nested(self, hold: Hold) -> bool:
-        """Acquire once more what the owner holds. Raises `LeaseLostError` after a loss.
-
-        False: a signal handler or a finalizer has released it since the caller found it.
-        """
-        if hold.lease.state_at(self.clock()) is LeaseState.LOST:
-            raise LeaseLostError(hold.name, hold.reason)
-        # No call behind this line: Ctrl-C there would leave an acquire that nobody gives back.
-        if hold.count < 1:
-            return False
-        hold.count += 1
-        return True
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         queue, until = self._local_queue, contender.until
@@ -108,8 +131,8 @@ class Engine(Port):
 
     def prepare(self, contender: Contender) -> WaitGenerator[None]:
         options = contender.options
-        with self.mutex:
-            if self.closed:
+        with self.holds.mutex:
+            if self.holds.closed:
                 raise RLockError("the client is closed")
             if options.renew or options.on_lost is not None:
                 try:
@@ -126,8 +149,9 @@ class Engine(Port):
         hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
-        with self.mutex:
-            if self.closed:
+        self.holds.hear(hold)
+        with self.holds.mutex:
+            if self.holds.closed:
                 raise RLockError("the client was closed")
             # Every exit checks: the owner may have been kept from running since the verdict.
             held = hold.lease.look(self.clock()) is LeaseState.HELD
@@ -135,16 +159,14 @@ class Engine(Port):
                 if observed():
                     hold.report.pending_events = PendingEvents()
                 self.holds.add(hold)
-                if len(self.holds) == 1:
-                    self._holding()
                 if options.renew or options.on_lost is not None:
                     self.watchdog.watch(hold)
         if held and hold.report.pending_events is not None:
-            lock_events.acquired(hold, grant, contender.report, self.clock, len(self.context.masters))
+            self.holds.report_acquired(hold, grant, contender)
         return held
 
     def taken(self, name: str) -> bool:
-        return self.holds.taken(name, self.clock())
+        return self.holds.taken(name)
 
     def owns(self, contender: Contender) -> bool:
         return self.holds.find(contender.key, contender.name) is not None
@@ -159,18 +181,16 @@ class Engine(Port):
         emit(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
-        """Log the first failure, and from the eighth on each doubling."""
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
             log.warning("still waiting (failed rounds: %d): %s", failures, error)
 
     def finish(self, contender: Contender, *, got: bool) -> bool:
-        """End an acquire that raised nothing."""
         self.under_way.acquiring.pop(id(contender.owners), None)
         if not got:
             hold = self.holds.find(contender.key, contender.name)  # see `owns`
-            if hold is not None and self.nested(hold):
+            if hold is not None and self.holds.nested(hold):
                 return True
-            lock_events.not_acquired(contender.options, contender.report, self.clock)
+            self.holds.report_not_acquired(contender)
         return got
 
     def give_back(self, contender: Contender, error: BaseException) -> None:
@@ -181,13 +201,13 @@ class Engine(Port):
                 if not contender.report.ended:
                     # Its acquire was not emitted: otherwise an end would be, without a begin.
                     hold.report.pending_events, hold.report.end_reported = None, True
-                self._forget(hold)
+                self.holds.give_up(hold)
         finally:
             # Also after a second Ctrl-C.
             withdraw(self, contender)
         self.under_way.acquiring.pop(id(contender.owners), None)
         # After the undo: votes must not wait for observers.
-        lock_events.not_acquired(contender.options, contender.report, self.clock, error)
+        self.holds.report_not_acquired(contender, error)
 
     def hold(self, name: str) -> Hold | None:
         return self.holds.find(self.key(), name)
@@ -215,7 +235,7 @@ class Engine(Port):
         except BaseException as error:
             if hold.count < 1 and type(error) is not NotHeldError:
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
-                lock_events.given_up(hold, self.clock())
+                self.holds.report_given_up(hold)
             raise
 
     def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
@@ -226,14 +246,14 @@ class Engine(Port):
             if confirmation is not None and self.clock() >= hold.lease.valid_until:
                 # The masters may have confirmed the lease while this process did not run.
                 yield from self.masters.collect([confirmation.ballot], self.clock())
-            with self.mutex:
+            with self.holds.mutex:
                 began = self.clock()
                 lost, reason = hold.lease.look(began) is LeaseState.LOST, hold.reason
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
                 hold.count = left = hold.count - 1  # no call since the question
                 if left == 0:
-                    self._remove(hold)
+                    self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
@@ -246,12 +266,12 @@ class Engine(Port):
                 raise LeaseLostError(hold.name, reason)
             return (yield from self._give_up(hold)) if left == 0 else None
         except BaseException as error:
-            if self.closed and isinstance(error, RLockError) and hold.owner in releasing:
-                lock_events.released(hold, began, self.clock(), confirmed=False)
+            if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
+                self.holds.report_released(hold, began, confirmed=False)
                 return None  # close() has released it
             ends = left == 0 or (left < 0 and hold.count == 1)  # Ctrl-C may come before the store
-            if ends and not self.closed:
-                self._forget(hold)
+            if ends and not self.holds.closed:
+                self.holds.give_up(hold)
             raise
         finally:
             releasing.pop(hold.owner, None)
@@ -268,44 +288,28 @@ class Engine(Port):
             self.runtime.later(partial(self._release_late, hold))
 
     def _report_release(self, hold: Hold, began: float, outcome: Outcome) -> None:
-        """Report the end of a release to its owner and to observers."""
-        if outcome.released is Released.NOT_OURS and not self.closed:
+        if outcome.released is Released.NOT_OURS and not self.holds.closed:
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
-        if outcome.released is Released.UNSURE and not self.closed:
+        if outcome.released is Released.UNSURE and not self.holds.closed:
             emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
         if observed():
             done, handed = outcome.released is Released.DONE, outcome.handed_over
-            lock_events.released(hold, began, self.clock(), confirmed=done, handed=handed)
+            self.holds.report_released(hold, began, confirmed=done, handed=handed)
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         return release(self, hold)
 
-    def _remove(self, hold: Hold) -> None:
-        self.holds.remove(hold)
-        if not len(self.holds):
-            self._holding()
-
     def _release_late(self, hold: Hold) -> None:
         """Release a hold that has ended in the middle of a change; tell of a loss that came before."""
-        if hold.lease.state_at(self.clock()) is LeaseState.LOST:
+        if self.holds.state(hold) is LeaseState.LOST:
             self.watchdog.report_loss(hold, hold.reason)
-        self._forget(hold)
-
-    def _forget(self, hold: Hold) -> None:
-        """Drop a hold and release it, without waiting for the masters."""
-        with self.mutex:
-            self._remove(hold)
-            # Otherwise a healing at the same time would put the key back.
-            hold.lease.on(LeaseEvent.RELEASE)
-        free(self, hold)
-        self.under_way.releasing.pop(hold.owner, None)
-        lock_events.given_up(hold, self.clock())
+        self.holds.give_up(hold)
 
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = waiter_name(token, self.context.client_id)
-        with self.mutex:
+        with self.holds.mutex:
             # A late hand-off may reach an owner that already holds the lock: its release passes it on. The
             # release of a lost hold may be long in coming.
             now = self.clock()
@@ -318,13 +322,15 @@ class Engine(Port):
         command = commands.leave_queue(self.context.wire, name, waiter)
         self.masters.send(command, resend_for=CLAIM_S)
 
-    def statistics(self, name: str, timeout: float) -> WaitGenerator[LockStatistics]:
-        own = self.notifications.waiting(name)
-        local = len(own) + self._local_queue.length(name)
-        return inspect.statistics(self.masters, name, timeout, own, local)
+    def _close_gen(self) -> WaitGenerator[None]:
+        return close(self.holds, self.masters, self.notifications, self.watchdog)
 
     def abandon(self) -> None:
         """In a forked child: the parent's holds, threads and sockets are not ours."""
-        self.closed = True
+        self.holds.closed = True
         self.notifications.abandon()
         self.masters.abandon()
+
+
+def client_label(thread: str) -> str:
+    return keys.client_label(socket.gethostname(), os.getpid(), thread)

@@ -32,8 +32,6 @@ _DURABILITY_QUESTIONS: tuple[tuple[str, ...], ...] = (
 
 
 class ConnectError(Exception):
-    """A connection could not be made; ``fault`` says why."""
-
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.text)
         self.fault = fault

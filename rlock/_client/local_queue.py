@@ -20,8 +20,6 @@ LOOK_S = 0.5
 
 
 class LocalQueue:
-    """The local queues of one process, by lock. Thread-safe."""
-
     def __init__(self, runtime: Runtime, clock: Clock, mutex: Any) -> None:
         self._runtime = runtime
         self._clock = clock
@@ -64,11 +62,6 @@ class LocalQueue:
                 line[1:] = [other for other in line[1:] if other() is not contender]
             if self._advance(line) is None:
                 self._lines.pop(contender.name, None)
-
-    def length(self, name: str) -> int:
-        """The number of owners behind the first."""
-        with self._mutex:
-            return max(len(self._lines.get(name, ())) - 1, 0)
 
     def _advance(self, line: list[weakref.ref[Contender]]) -> Contender | None:
         """The first owner that has not left. It is woken if another one was first before."""

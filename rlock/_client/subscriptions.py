@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..events import MasterFailed, SubscribeRefused
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
-from ..procedures.port import Notifications, WaitGenerator, Wake
+from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
@@ -27,9 +27,7 @@ from ..rules.timing import CHANNEL_LINGER_S
 from .connection import Connection, MasterConnection, Traffic
 from .connections import Connections, broken
 from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessages
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .runtime import Runtime
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
@@ -41,13 +39,15 @@ class Subscriptions(Notifications, Traffic[L]):
     def __init__(
         self,
         make_connections: Callable[..., Connections[L]],
-        engine: Engine,
         endpoints: Sequence[Any],
+        context: ClientContext,
         request_timeout: float,
+        runtime: Runtime,
+        pass_on: Callable[[str, str], object],
     ) -> None:
-        self._context = engine.context
-        self._runtime = engine.runtime
-        self._pass_on = engine.pass_on
+        self._context = context
+        self._runtime = runtime
+        self._pass_on = pass_on
         #: Hand-offs to places without a waiter: the lock, and the token of the place.
         self._unclaimed: list[tuple[str, str]] = []
         #: Tokens of places whose release was sent lately: a hand-off to them is an old one.
@@ -56,13 +56,13 @@ class Subscriptions(Notifications, Traffic[L]):
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
         self._replies = SubscribeReplies(request_timeout)
-        self._unknown = UnknownMessages(engine.context.pending_events)
+        self._unknown = UnknownMessages(context.pending_events)
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections = make_connections(
             endpoints,
-            engine.context,
-            engine.runtime,
+            context,
+            runtime,
             self._mutex,
             self,
             timeout=request_timeout,
@@ -176,12 +176,6 @@ class Subscriptions(Notifications, Traffic[L]):
             if (inbox := contender.inbox) is not None:
                 inbox.wake(Wake.FREE)
                 self._connections.wake_reader(inbox)
-
-    def waiting(self, name: str) -> list[str]:
-        """The tokens of the places of this client's own waiters."""
-        with self._mutex:
-            found = self._by_name.get(name)
-            return [] if found is None else [place.token for _, place in found.drawn()]
 
     def _settled(self, found: Subscription) -> bool:
         connections = self._connections

@@ -10,19 +10,15 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
-from ..procedures.port import WaitGenerator
+from ..procedures.port import Masters, WaitGenerator
 from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
 from ..rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
-from .lock_events import emit_in_order
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .hold_table import HoldTable, emit_in_order
 
 log = logging.getLogger("rlock")
 
@@ -37,15 +33,13 @@ DISOWNED = (
 
 
 class Watchdog(ABC):
-    """Renews the holds of one engine, whose mutex guards them."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._holds = engine.holds
-        self._schedule = engine.holds.schedule
-        self._mutex = engine.mutex
-        self._clock = engine.clock
-        self._parker = engine.runtime.parker()
+    def __init__(self, holds: HoldTable, masters: Masters) -> None:
+        self._holds = holds
+        self._masters = masters
+        self._schedule = holds.schedule
+        self._mutex = holds.mutex
+        self._clock = holds.clock
+        self._parker = holds.runtime.parker()
         self._needed_until = -math.inf
         self._wake_at = math.inf
         self.stopped = False
@@ -93,7 +87,7 @@ class Watchdog(ABC):
             hold.report.end_reported = True
             self._schedule.remove(hold)
             if not hold.owner_key.alive():
-                self._engine._remove(hold)  # otherwise it stays for ever: a dead owner never releases
+                self._holds.remove(hold)  # otherwise it stays for ever: a dead owner never releases
             reason = reason or hold.reason
             signal, on_lost = hold.report.signal, hold.options.on_lost
         held = self._clock() - hold.acquired_at
@@ -139,7 +133,7 @@ class Watchdog(ABC):
                     for hold in due:
                         if hold in self._holds:
                             self._schedule.retry(hold, self._clock())
-                if self._engine.closed and isinstance(error, RLockError):
+                if self._holds.closed and isinstance(error, RLockError):
                     log.debug("no renewal: %s", error)
                 else:
                     self._failed(error)
@@ -151,12 +145,11 @@ class Watchdog(ABC):
         log.error("a renewal round failed; it is tried again", exc_info=error)
 
     def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
-        """Renew the holds that are due, heal masters, and report losses and stopped renewals."""
-        engine, began = self._engine, self._clock()
+        masters, began = self._masters, self._clock()
         renewing, lost, stopped = self._sort(due, began)
         try:
             if renewing:
-                round_ = yield from renew(engine.masters, renewing)
+                round_ = yield from renew(masters, renewing)
                 # Before the wait for the last masters. Otherwise validity could end during that wait.
                 lost += self._apply(round_.decided)
                 took = self._clock() - began
@@ -170,8 +163,8 @@ class Watchdog(ABC):
             with self._mutex:
                 # Otherwise one slow master would delay the renewal of a short lease.
                 until = min(self._schedule.next_due(), self._clock() + RENEW_STRAGGLERS_S)
-            outcomes = yield from heal(engine.masters, round_, until)
-            engine.context.pending_events.emit()
+            outcomes = yield from heal(masters, round_, until)
+            masters.context.pending_events.emit()
             for hold in self._apply(outcomes):
                 self.report_loss(hold)
             if observed():
@@ -183,6 +176,8 @@ class Watchdog(ABC):
         renewing: list[Hold] = []
         lost: list[Hold] = []
         stopped: list[Event] = []
+        for hold in due:
+            self._holds.hear(hold)
         with self._mutex:
             for hold in due:
                 if hold not in self._holds:
@@ -202,6 +197,8 @@ class Watchdog(ABC):
         """Apply outcomes to their leases; the holds that are lost."""
         events: list[Event] = []
         lost: list[Hold] = []
+        for outcome in outcomes:
+            self._holds.hear(outcome.hold)
         with self._mutex:
             for hold, event, sent_at in outcomes:
                 if hold not in self._holds:

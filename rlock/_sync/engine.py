@@ -9,18 +9,18 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
-from .._client.closing import close
 from .._client.endpoints import groups
+from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.port import WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
-from ..rules.keys import client_label
 from ..rules.options import ClientOptions, LockOptions
 from .connection import Endpoint
 from .connections import Connections
@@ -42,10 +42,8 @@ class Engine(engine.Engine):
         super().__init__(masters, options, clock, runtime, groups(endpoints))
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
-        self._timeout = timeout = options.lease(None).request_timeout
-        self.masters = Calls(Connections, endpoints, self.context, timeout, runtime)
-        self.notifications = Subscriptions(Connections, self, endpoints, timeout)
-        self.watchdog = Watchdog(self)
+        words = Connections, endpoints, self.context, self._timeout, runtime
+        self._compose(Calls(*words), partial(Subscriptions, *words), Watchdog)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:
@@ -62,10 +60,10 @@ class Engine(engine.Engine):
         """See to the holds of a thread that has ended: nobody will release them."""
         if self.pid != os.getpid():
             return  # in a forked child; another thread may have had the mutex
-        with self.mutex, suppress(RuntimeError):  # there are no more threads
+        with self.holds.mutex, suppress(RuntimeError):  # there are no more threads
             for hold in self.holds:
                 if hold.owner_key.alive is ended and hold.report.end_reported:
-                    self._remove(hold)
+                    self.holds.remove(hold)
                 elif hold.owner_key.alive is ended and hold.renewal.due_at == math.inf:
                     self.watchdog.watch(hold)  # to report the end of its lease
 
@@ -75,7 +73,7 @@ class Engine(engine.Engine):
     def acquire(self, options: LockOptions, until: float) -> bool:
         """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
-        if (hold := self.holds.find(key, options.name)) is not None and self.nested(hold):
+        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
             return True
         while True:
             contender = self.contender(key, options, until)
@@ -101,10 +99,10 @@ class Engine(engine.Engine):
             return
         # At the end of the process the thread of `later` would stop in the middle.
         until = time.monotonic() + self._timeout
-        while self.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
+        while self.holds.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
             time.sleep(0.005)
         try:
-            run(close(self))
+            run(self._close_gen())
         finally:
             self.holding.discard(self)
 

@@ -6,17 +6,18 @@ import threading
 from collections import deque
 
 from .._client import watchdog
-from .._client.engine import Engine
+from .._client.hold_table import HoldTable
 from .._client.watchdog import OnLost, log
 from ..errors import LeaseLostError
+from ..procedures.port import Masters
 from .runtime import run
 
 
 class Watchdog(watchdog.Watchdog):
     """Renews in one thread; calls `on_lost` in a second one, which runs while there are losses to report."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, holds: HoldTable, masters: Masters) -> None:
+        super().__init__(holds, masters)
         self._thread: threading.Thread | None = None
         #: Callbacks that are due, and the thread that calls them.
         self._callbacks: deque[tuple[OnLost, LeaseLostError]] = deque()

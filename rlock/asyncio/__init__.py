@@ -22,7 +22,7 @@ from ..errors import (
     QuorumUnreachableError,
     RLockError,
 )
-from ..model import LockStatistics, LockStatus, MasterStatus, Waiter
+from ..model import LockStatus, MasterStatus, Waiter
 from .client import Client
 from .lock import LossSignal, RLock
 
@@ -32,7 +32,6 @@ __all__ = [
     "LeaseLostError",
     "Lock",
     "LockBusyError",
-    "LockStatistics",
     "LockStatus",
     "LossSignal",
     "MasterStatus",

@@ -6,23 +6,23 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from .._async.runtime import run
-from .._client import runtime
+from .._client import hold_table
+from .._client.runtime import Parker
 from ..base import AsyncLock, BaseLock
-from ..model import LockStatistics
 from ..procedures.inspect import locked
 
 if TYPE_CHECKING:
     from .client import Client
 
 
-class LossSignal(runtime.LossSignal):
+class LossSignal(hold_table.LossSignal):
     """As `rlock.LossSignal`, for tasks: ``wait`` is a coroutine. A thread may ask ``is_set()``."""
 
     def __init__(self, *made_of: Any) -> None:
         super().__init__(*made_of)
         self._loop = asyncio.get_running_loop()
 
-    def _wake(self, parker: runtime.Parker) -> None:
+    def _wake(self, parker: Parker) -> None:
         # A thread that was given the signal may be the first to see the loss.
         self._loop.call_soon_threadsafe(parker.wake)
 
@@ -68,8 +68,3 @@ class RLock(BaseLock[LossSignal], AsyncLock):
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""
         engine = self._client._engine()
         return await engine.perform(locked(engine.masters, self.name, self._options.lease.request_timeout))
-
-    async def statistics(self) -> LockStatistics:
-        """The waiters, their order and since when they wait; see `rlock.RLock.statistics`."""
-        engine = self._client._engine()
-        return await engine.perform(engine.statistics(self.name, self._options.lease.request_timeout))

@@ -32,12 +32,13 @@ from ..rules.timing import (
     won_until,
 )
 from ..rules.waiting import Move, Stage, Step, next_move
-from .attempt import attempt, settle
-from .contender import Contender, Findings, Grant, leave_queue, step_aside, stop_listening, take_back
+from .attempt import attempt, settle, take_place
+from .contender import Contender, Findings, Grant
 from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
 from .inspect import impossible, no_quorum
 from .port import Port, WaitGenerator, Wake
+from .withdraw import leave_queue, step_aside, stop_listening, take_back
 
 AT_ONCE = -math.inf
 FOR_EVER = math.inf
@@ -187,7 +188,7 @@ def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[No
 
 def _subscribe(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:
     """Subscribe. The next round asks for a place in the queue if a quorum confirms in time."""
-    contender.take_place(port.context)
+    take_place(port.context, contender)
     confirmed = yield from port.notifications.subscribe(contender, timeout)
     contender.confirmed_by(confirmed, port.context.quorum)
 

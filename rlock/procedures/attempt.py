@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.command_templates import Command
-from ..rules.keys import owner_token, same_process
+from ..rules.keys import same_process
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
@@ -16,7 +16,7 @@ from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .fencing import agree, agreed_on, note_lease
 from .inspect import impossible, no_quorum
-from .port import Port, WaitGenerator
+from .port import ClientContext, Port, WaitGenerator
 
 _YES, _WON = Code.YES, Verdict.WON
 #: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
@@ -36,7 +36,7 @@ def attempt(
     """
     context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl
-    owner = owner_token(contender.key.label)
+    owner = context.new_owner(contender.key.label)
     contender.owners.append(owner)
     command, brief = _command(port, contender, owner)
     kept = False
@@ -104,6 +104,17 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
         name, owner, lease, place=place, fair=fair, token=token, guarded=guarded, brief=brief
     )
     return command, brief
+
+
+def take_place(context: ClientContext, contender: Contender) -> Place:
+    """Name the place in the queue at which masters can hand it the lock."""
+    options, token = contender.options, context.new_owner(contender.key.label)
+    place = Place(options.name, token, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
+    # First: an interrupt in between must find the place, or it would stay in the queue.
+    contender.owners.append(token)
+    contender.place = place
+    contender.step(Step.SUBSCRIBE)
+    return place
 
 
 def queue_place(contender: Contender) -> Place | None:

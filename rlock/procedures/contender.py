@@ -1,8 +1,6 @@
-"""Contender: one acquire from its first round to its end, and the undo of everything that it sent.
+"""Contender: one acquire from its first round to its end.
 
-A contender that ends without the lock must leave no vote, queue place or subscription behind. So `owners`
-notes each owner token before its round is sent, until its undo was sent. `withdraw` sends the undo of each
-token that is left. It waits for nothing, so it can follow Ctrl-C between any two lines.
+It notes each owner token before its round is sent, until its undo was sent: see withdraw.py.
 """
 
 from __future__ import annotations
@@ -12,16 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model import Verdict
-from ..rules import commands
 from ..rules.holds import OwnerKey
-from ..rules.keys import HandOff, waiter_name
+from ..rules.keys import HandOff
 from ..rules.lease import Confirmation
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
-from ..rules.timing import lease_ms
 from ..rules.waiting import STAGES, Stage, Step
-from .port import ClientContext, Port
 
 
 class Grant(NamedTuple):
@@ -128,18 +123,6 @@ class Contender:
             raise ValueError(f"a contender that is {self.stage.value} cannot {step.value}")
         self.stage = stage
 
-    def take_place(self, context: ClientContext) -> Place:
-        """Name the place in the queue at which masters can hand it the lock."""
-        options = self.options
-        place = Place(
-            options.name, self.key.label, context.client_id, lease_ms(options.lease.ttl), fair=options.fair
-        )
-        # First: an interrupt in between must find the place, or it would stay in the queue.
-        self.owners.append(place.token)
-        self.place = place
-        self.step(Step.SUBSCRIBE)
-        return place
-
     def confirmed_by(self, masters: int, quorum: int) -> bool:
         """Note how many masters confirm the subscription; whether the next round asks for a place now."""
         if self.stage is not Stage.SUBSCRIBING or masters < quorum:
@@ -153,72 +136,3 @@ class Contender:
         # No call: otherwise Ctrl-C could come between the lines, and leave a token without its grant.
         self.owners += [grant.owner]
         self.local_grant = grant
-
-
-def undo(port: Port, options: LockOptions, owner: str) -> None:
-    """Remove an owner token's vote and queue place from all masters."""
-    waiter = waiter_name(owner, port.context.client_id)
-    command = commands.undo(port.context.wire, options.name, owner, waiter)
-    port.masters.send(command, resend_for=options.lease.ttl)
-
-
-def take_back(port: Port, contender: Contender) -> None:
-    """Undo all owner tokens of an acquire. Waits for nothing."""
-    for owner in list(contender.owners):
-        undo(port, contender.options, owner)
-        contender.owners.remove(owner)
-
-
-def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
-    """End the subscription. ``left``: see `Notifications.unsubscribe`."""
-    port.notifications.unsubscribe(contender, left=left)
-    local, contender.local_grant = contender.local_grant, None
-    if local is not None and local.owner in contender.owners:
-        # Otherwise a lock that was handed over too late would stay locked until its lease ends.
-        free = commands.free(port.context.wire, contender.name, local.owner)
-        port.masters.send(free, resend_for=contender.options.lease.ttl)
-        contender.owners.remove(local.owner)
-
-
-def leave_queue(port: Port, contender: Contender) -> None:
-    place = contender.place
-    if place is not None:
-        # First: otherwise a releasing thread of this process could hand the lock to this contender.
-        stop_listening(port, contender, left=True)
-        # The command also passes on a lock that a master has just handed to this place.
-        leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
-        port.masters.send(leave, resend_for=contender.options.lease.ttl)
-        contender.place = None
-        contender.step(Step.WITHDRAW)
-        # Last: Ctrl-C in between leaves the token to `take_back`, which may repeat the command.
-        contender.owners.remove(place.token)
-
-
-def step_aside(port: Port, contender: Contender) -> None:
-    """Take a waiter that hears nothing out of the queue. Otherwise each release would wait for it.
-
-    It keeps its ticket, and comes back with it when a quorum confirms the subscription.
-    """
-    place = contender.place
-    if contender.stage is Stage.WAITING and place is not None and not place.aside:
-        place.aside = True
-        place.attempts += 1  # first: the lease of a message that arrives now is undone by this command
-        port.masters.send(commands.leave_queue(port.context.wire, place.name, place.waiter))
-
-
-def withdraw(port: Port, contender: Contender) -> None:
-    """Undo everything that this acquire has sent. Waits for nothing."""
-    try:
-        _undo_all(port, contender)
-    except BaseException:
-        # A second Ctrl-C. Otherwise the rest would stay on the masters until its lease ends.
-        _undo_all(port, contender)
-        raise
-    finally:
-        # Last: otherwise votes that are not yet undone would refuse the next owner's round.
-        port.leave(contender)
-
-
-def _undo_all(port: Port, contender: Contender) -> None:
-    leave_queue(port, contender)
-    take_back(port, contender)

@@ -48,7 +48,7 @@ def claim(port: Port, contender: Contender) -> Grant | None:
         contender.name, place.token, lease_ms(lease.ttl), token, guarded=context.guard.on
     )
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
-    confirmation = Confirmation(ballot, given, port.masters.read_arrived, guarded=context.guard.on)
+    confirmation = Confirmation(ballot, given, guarded=context.guard.on)
     return Grant(place.token, sent_at, place.waiter, 0, token, len(given), True, confirmation)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from ..errors import OptionsError, QuorumUnreachableError
-from ..model import Code, LockStatistics, LockStatus, MasterStatus, Verdict, Waiter
+from ..model import Code, LockStatus, MasterStatus, Verdict, Waiter
 from ..rules import commands
 from ..rules.keys import holder_identity, since, token_of
 from ..rules.options import LockOptions
@@ -97,16 +97,6 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
     remaining = left[context.quorum - 1] if len(left) >= context.quorum else None
     count, quorum = max(view.hold_count for view in mine), context.quorum
     return LockStatus(name, holder, since(holder), count, remaining, quorum, tuple(views), length, waiters)
-
-
-def statistics(
-    masters: Masters, name: str, timeout: float, own: Collection[str], local_waiters: int
-) -> WaitGenerator[LockStatistics]:
-    """The waiters. ``own``: the owner tokens of the calling client's waiters."""
-    ballot = yield from _look(masters, name, timeout)
-    length, waiters = _queue(ballot)
-    position = next((i for i, waiter in enumerate(waiters) if waiter.owner in own), None)
-    return LockStatistics(name, length, position, local_waiters, waiters)
 
 
 def evict(

@@ -9,30 +9,33 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Generator, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..clock import Clock
+from ..errors import QuorumUnreachableError
 from ..events import PendingEvents
 from ..rules.command_templates import Command
-from ..rules.keys import OWN, Wire
+from ..rules.holds import Hold
+from ..rules.keys import OWN, Wire, owner_token
+from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.restart_guard import Guard
-from ..rules.tickets import FleetTime
-
-if TYPE_CHECKING:
-    from ..errors import QuorumUnreachableError
-    from ..rules.holds import Hold
-    from ..rules.options import LockOptions
-    from ..rules.tickets import Place
-    from .contender import Contender, Grant, LocalGrant
+from ..rules.tickets import FleetTime, Place
+from .contender import Contender, Grant, LocalGrant
 
 T = TypeVar("T")
 #: A generator that yields where its driver has to wait, and returns a T. Only the driver reads the values.
 WaitGenerator = Generator[Any, Any, T]
+
+
+def new_owner(client: str) -> str:
+    return owner_token(client, time.time_ns() // 1_000_000, os.urandom(9).hex())
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,9 @@ class ClientContext:
     groups: Mapping[int, int] = field(default_factory=dict)
     #: The servers that answer for the groups now, by their run_id.
     primaries: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def pending_events(self) -> PendingEvents:
-        return self.guard.pending_events
+    pending_events: PendingEvents = field(default_factory=PendingEvents)
+    #: Makes an owner token.
+    new_owner: Callable[[str], str] = new_owner
 
     @cached_property
     def quorum(self) -> int:

@@ -15,12 +15,11 @@ from ..model import Code
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.holds import Hold
-from ..rules.keys import owner_token
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S
 from .contender import Contender, LocalGrant
-from .port import ClientContext, Port, WaitGenerator
+from .port import ClientContext, Masters, Port, WaitGenerator
 
 
 class Released(enum.Enum):
@@ -52,8 +51,8 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
     return Outcome(outcome(context, ballot), given)
 
 
-def free(port: Port, hold: Hold) -> None:
-    port.masters.send(_free(port.context, hold), resend_for=hold.lease.ttl)
+def free(masters: Masters, hold: Hold) -> None:
+    masters.send(_free(masters.context, hold), resend_for=hold.lease.ttl)
 
 
 def _free(context: ClientContext, hold: Hold) -> Command:
@@ -66,7 +65,7 @@ def _hand_over(
 ) -> WaitGenerator[tuple[Ballot, bool]]:
     """Release and hand the lock to a waiter of this process; whether it has the lock."""
     context, lease = port.context, hold.options.lease
-    next_owner = owner_token(next_waiter.key.label)
+    next_owner = context.new_owner(next_waiter.key.label)
     command = commands.hand_over(
         context.wire,
         hold.name,
@@ -103,25 +102,27 @@ def _hand_over(
         if given is False:
             # On masters that answered "not ours" to a second delivery, too: the first delivery may have
             # written the next owner's lease, which would keep others out until it ends.
-            take_back_from(port, next_waiter, next_owner, None if ballot is None else ballot.maybe_granted())
+            take_back_from(
+                port.masters, next_waiter, next_owner, None if ballot is None else ballot.maybe_granted()
+            )
         # Not before the undo is written, or the waiter has the token in its own list.
         port.under_way.handing_over.pop(next_owner, None)
     return ballot, given is True
 
 
 def take_back_from(
-    port: Port, next_waiter: Contender, next_owner: str, targets: Sequence[int] | None
+    masters: Masters, next_waiter: Contender, next_owner: str, targets: Sequence[int] | None
 ) -> None:
     """Undo a hand-over on all masters (or ``targets``)."""
-    command, place = commands.free(port.context.wire, next_waiter.name, next_owner), next_waiter.place
+    command, place = commands.free(masters.context.wire, next_waiter.name, next_owner), next_waiter.place
     still_waits = next_waiter.inbox is not None
     if place is not None and still_waits:  # otherwise it has left, and nobody would hear
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
-        port.masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
-    port.masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
+        masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
+    masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
     if place is not None and still_waits and next_waiter.inbox is None:  # it has left meanwhile
-        gone = commands.leave_queue(port.context.wire, place.name, place.waiter)
-        port.masters.send(gone, targets, resend_for=next_waiter.options.lease.ttl)
+        gone = commands.leave_queue(masters.context.wire, place.name, place.waiter)
+        masters.send(gone, targets, resend_for=next_waiter.options.lease.ttl)
 
 
 def may_barge(hold: Hold, next_waiter: Contender) -> bool:

@@ -80,7 +80,6 @@ def judge(
 
 
 def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: Settle, **how: Any) -> Request:
-    """The request for one batch: holds with the same ttl."""
     leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
     command = make(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
     return Request(command, holds[0].options.lease.request_timeout, settle, **how)

@@ -60,7 +60,7 @@ class Holding:
             if hold.name in before:
                 hold.count = before[hold.name]
             else:
-                self._client._engine()._forget(hold)
+                self._client._engine().holds.give_up(hold)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._text}>"
@@ -131,7 +131,7 @@ class ForTasks(Holding, AsyncLock):
 
 def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
     """Acquire one lock, as `Engine.acquire` does."""
-    if (hold := engine.hold(options.name)) is not None and engine.nested(hold):
+    if (hold := engine.hold(options.name)) is not None and engine.holds.nested(hold):
         return True
     return (yield from contend(engine, engine.contender(engine.key(), options, until)))
 

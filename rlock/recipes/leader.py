@@ -108,10 +108,10 @@ class BaseLeader:
         if self._engine is not None:
             raise RuntimeError(f"leader {self.name!r} was used already: make another one by client.leader()")
         engine: Engine = self._lock._client._engine()
-        if engine.closed:
+        if engine.holds.closed:
             raise RLockError("the client is closed")
         self._engine, self._parker = engine, engine.runtime.parker()
-        self._leads = self._lock._signal_type(None, engine.clock, engine.runtime)
+        self._leads = self._lock._signal_type(engine.holds)
         return engine
 
     def _leave(self) -> Any:
@@ -145,14 +145,14 @@ class BaseLeader:
         """Acquire, lead, release, again and again, until the user leaves or the client is closed."""
         failed = False
         try:
-            while not (self._end or engine.closed):
+            while not (self._end or engine.holds.closed):
                 try:
                     self._contender = Contender(engine.key(), self._lock._options, FOR_EVER, engine.clock())
                     # The user may have left before `_leave` could see the contender.
                     if not self._end and (yield from contend(engine, self._contender)):
                         failed = yield from self._lead(engine, engine.held(self.name))
                 except RLockError as error:
-                    if failed := not (self._end or engine.closed):
+                    if failed := not (self._end or engine.holds.closed):
                         log.error("leader %r campaigns again in %g s: %s", self.name, STAY_AWAY_S, error)
                 if failed and not self._end:
                     yield from self._parker.park(STAY_AWAY_S)
@@ -160,7 +160,9 @@ class BaseLeader:
             log.error("leader %r campaigns no more: %r ended its thread or task", self.name, error)
             raise
         finally:
-            self._end = self._end or ("its client is closed" if engine.closed else "its thread or task ended")
+            self._end = self._end or (
+                "its client is closed" if engine.holds.closed else "its thread or task ended"
+            )
             self._leads.set()  # otherwise `wait` would wait for ever
 
     def _lead(self, engine: Engine, hold: Hold) -> WaitGenerator[bool]:
@@ -200,9 +202,9 @@ class BaseLeader:
 
     def _stop(self, engine: Engine, hold: Hold) -> WaitGenerator[None]:
         """Call ``on_stopped``, and say why and when."""
-        left = hold.lease.remaining(engine.clock())
+        left = engine.holds.remaining(hold)
         yield from self._tell(self._on_stopped)  # before the log: a blocked one would delay it
-        if left > 0.0 and hold.lease.remaining(engine.clock()) <= 0.0:
+        if left > 0.0 and engine.holds.remaining(hold) <= 0.0:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
         if 0.0 < left <= step_down_margin(hold.lease.ttl):

@@ -15,6 +15,7 @@ from ..base import OnLost
 from ..errors import NO_PERMIT, LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
 from ..model import LeaseState, LockStatus
 from ..procedures.acquire import AT_ONCE
+from ..procedures.attempt import take_place
 from ..procedures.contender import Contender
 from ..procedures.inspect import told
 from ..procedures.port import Request, WaitGenerator
@@ -105,7 +106,7 @@ class Permits(Holding):
         """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
         gate, random, failures = engine.held(self._gate.name), engine.context.random, 0
         yield from listener.subscribe(self._gate._options.lease.request_timeout)
-        while gate.lease.state_at(engine.clock()) is not LeaseState.LOST:
+        while engine.holds.state(gate) is not LeaseState.LOST:
             # Before the look: otherwise a release in between would send no message here.
             subscribed = all(engine.notifications.is_subscribed(lock.name) for lock in self._permits)
             try:
@@ -151,7 +152,7 @@ class Permits(Holding):
             try:
                 if (hold := engine.hold(lock.name)) is not None:
                     # As a nested acquire of a lock. Otherwise the caller would wait for its own release.
-                    if hold.lease.state_at(engine.clock()) is LeaseState.LOST:
+                    if engine.holds.state(hold) is LeaseState.LOST:
                         raise LeaseLostError(lock.name, hold.reason)
                     continue
                 if not status.locked and (yield from take(engine, lock._options, AT_ONCE)):
@@ -188,7 +189,7 @@ class _Listener:
     def subscribe(self, timeout: float) -> WaitGenerator[None]:
         """Subscribe to all permits in one round trip."""
         for contender in self._contenders:
-            contender.take_place(self._context)
+            take_place(self._context, contender)
             yield from self._notifications.subscribe(contender, 0.0)
             # One place to sleep: a message about any permit wakes the owner of the gate.
             self.parker = contender.inbox.parker = self.parker or contender.inbox.parker

@@ -15,13 +15,11 @@ from typing import Any
 
 from .._client.engine import Engine
 from ..base import OnLost
-from ..clock import Clock
 from ..errors import LeaseLostError, OptionsError, RLockError
 from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
 from ..procedures.port import WaitGenerator
-from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, take, together
@@ -62,8 +60,8 @@ class HoldsOfAll(Holding):
     def lost(self) -> Any:
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
         engine, holds = self._client._engine(), self._holds()
-        weakest = _Weakest(holds, engine.clock) if len(holds) == len(self._locks) else None
-        return self._locks[0]._signal_type(weakest, engine.clock, engine.runtime)
+        all_of_them = holds if len(holds) == len(self._locks) else []
+        return self._locks[0]._signal_type(engine.holds, all_of_them, LOOK_S)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()
@@ -75,9 +73,9 @@ class HoldsOfAll(Holding):
         once.on_lost = on_lost
         for hold in self._holds() if got else ():
             if hold in nested:
-                if not engine.nested(hold):
+                if not engine.holds.nested(hold):
                     raise LeaseLostError(hold.name, "a signal handler or a finalizer has released it")
-            elif hold.lease.state_at(engine.clock()) is LeaseState.LOST:  # while it asked for the others
+            elif engine.holds.state(hold) is LeaseState.LOST:  # while it asked for the others
                 raise LeaseLostError(hold.name, hold.reason)
         return got
 
@@ -114,26 +112,6 @@ class _Once:
     def __call__(self, error: LeaseLostError) -> object:
         on_lost, self.on_lost = self.on_lost, None
         return None if on_lost is None else on_lost(error)
-
-
-class _Weakest:
-    """The leases of all names as one, for a loss signal: it needs only the ``lease`` of a hold."""
-
-    def __init__(self, holds: Sequence[Hold], clock: Clock) -> None:
-        self._leases = [hold.lease for hold in holds]
-        self._clock = clock
-        self.lease = self
-        self.state = LeaseState.HELD
-
-    def state_at(self, now: float) -> LeaseState:
-        lost = any(lease.state_at(now) is LeaseState.LOST for lease in self._leases)
-        return LeaseState.LOST if lost else LeaseState.HELD
-
-    @property
-    def valid_until(self) -> float:
-        # Not of a released lease: otherwise a waiter would look all the time.
-        ends = [lease.valid_until for lease in self._leases if lease.state is not LeaseState.RELEASED]
-        return min([self._clock() + LOOK_S, *ends])
 
 
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:

@@ -42,11 +42,9 @@ class Command:
     unwritten: str = ""  # the lock, if its master may write nothing; its vote needs the replicas all the same
 
     def by_sha(self) -> tuple[str, ...]:
-        """The command for a master that has the script."""
         return ("EVALSHA", self.script.sha, *self.words, *self.changing)
 
     def by_source(self) -> tuple[str, ...]:
-        """The command for a master that does not have it."""
         return ("EVAL", self.script.source, *self.words, *self.changing)
 
     def expect_first_reply(self) -> Command:

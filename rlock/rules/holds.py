@@ -1,6 +1,6 @@
 """The locks that one client holds in this process, by owner and name, and when each is due for renewal.
 
-Not thread-safe: the engine's mutex serialises the calls. ``now`` is a parameter.
+Not thread-safe: the mutex of `HoldTable` serialises the calls. ``now`` is a parameter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..events import PendingEvents
 from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
 from .options import LockOptions
 from .timing import RENEW_SLACK_S, renew_period, retry_period
@@ -63,7 +62,7 @@ class ReportState:
     """The reports about one hold to its owner and to observers. A new one has these values."""
 
     #: Events that wait until the acquire was reported; None: it was, or nobody observes.
-    pending_events: PendingEvents | None = None
+    pending_events: Any = None
     #: The release or the loss was reported, or is being reported.
     end_reported = False
     #: Set by the driver when the hold is lost; made when somebody asks for it.
@@ -148,7 +147,6 @@ class RenewalSchedule:
                 del self._due[due_at]
 
     def next_due(self) -> float:
-        """When the first hold is due; infinity if there is none."""
         return min(self._due, default=math.inf)
 
     def take_due(self, now: float) -> list[Hold]:
@@ -169,7 +167,7 @@ class Holds:
     def __init__(self) -> None:
         self.schedule = RenewalSchedule()
         self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
-        self._by_name: dict[str, Hold] = {}
+        self.by_name: dict[str, Hold] = {}
 
     def __len__(self) -> int:
         return len(self._by_owner)
@@ -191,21 +189,17 @@ class Holds:
                 return owner.label.rpartition("/")[2] + ("" if owner.alive() else ", which has ended,")
         return ""
 
-    def taken(self, name: str, now: float) -> bool:
-        hold = self._by_name.get(name)
-        return hold is not None and hold.lease.remaining(now) > 0.0
-
     def add(self, hold: Hold) -> None:
         """Add a new hold. The watchdog does not look at it unless it is scheduled."""
         name = hold.name
         self._by_owner[hold.owner_key, name] = hold
-        self._by_name[name] = hold
+        self.by_name[name] = hold
 
     def remove(self, hold: Hold) -> None:
         """Remove a hold that was released or given up. A second call changes nothing."""
         self.forget(hold)
-        if self._by_name.get(hold.name) is hold:
-            del self._by_name[hold.name]
+        if self.by_name.get(hold.name) is hold:
+            del self.by_name[hold.name]
         self.schedule.remove(hold)
 
     def forget(self, hold: Hold) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,16 +57,10 @@ class Confirmation:
 
     ballot: Ballot
     given: Mapping[int, HandOff]  # the messages that were counted, by master
-    read_arrived: Callable[[], None]
     guarded: bool = field(kw_only=True)  # the restart guard is on
 
-    def proves(self, *, read: bool) -> bool:
-        """Whether a quorum still had the grant: then the lease never lapsed, however late that is read.
-
-        ``read``: first read the replies that have arrived.
-        """
-        if read:
-            self.read_arrived()
+    def proves(self) -> bool:
+        """Whether a quorum still had the grant: then the lease never lapsed, however late that is read."""
         return sum(self._unbroken(i) for i in self.given) >= self.ballot.quorum
 
     def _unbroken(self, master: int) -> bool:
@@ -82,7 +76,7 @@ EXPIRED = "its validity ended before a quorum renewed it"
 
 
 class Lease:
-    """One lease as its holder sees it. Not thread-safe: the engine's mutex serialises the events."""
+    """One lease as its holder sees it. Not thread-safe: the mutex of `HoldTable` serialises the events."""
 
     __slots__ = ("confirmation", "ended_by", "reason", "state", "ttl", "valid_until")
 
@@ -107,7 +101,7 @@ class Lease:
 
     def state_at(self, now: float) -> LeaseState:
         """The state at ``now``, by the clock: no thread has to notice a loss. Any thread may call it."""
-        self._hear(read=now >= self.valid_until)
+        self._hear()
         if now >= self.valid_until and self.state in (HELD, SUSPECT):
             # No call since the comparison: `_hear` of another thread comes before it, or finds nothing.
             self.confirmation = None  # otherwise a late reply would revive a lease that was told to be lost
@@ -116,17 +110,17 @@ class Lease:
 
     def look(self, now: float) -> LeaseState:
         """The state at ``now``. A loss is remembered."""
-        self._hear(read=now >= self.valid_until)
+        self._hear()
         if now < self.valid_until:
             return self.state
         if self.state_at(now) is not self.state:
             return self.on(LeaseEvent.EXPIRED, EXPIRED)
         return self.state
 
-    def _hear(self, *, read: bool) -> None:
+    def _hear(self) -> None:
         """Prolong the lease if the replies of its confirmation are there."""
         confirmation = self.confirmation
-        if confirmation is not None and confirmation.proves(read=read):
+        if confirmation is not None and confirmation.proves():
             proven = valid_until(confirmation.ballot.sent_at, self.ttl)
             # Again, and with no call behind it: another thread may have told the loss meanwhile.
             if self.confirmation is confirmation:
@@ -145,7 +139,6 @@ class Lease:
         return self.on(LeaseEvent.RENEWED)
 
     def remaining(self, now: float) -> float:
-        self._hear(read=True)
         if self.state_at(now) in (HELD, SUSPECT):
             return max(0.0, self.valid_until - now)
         return 0.0

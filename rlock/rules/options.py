@@ -87,8 +87,6 @@ class ClientOptions:
 
 @dataclass(frozen=True)
 class LeaseOptions:
-    """Checked times of one lock. Seconds."""
-
     ttl: float
     request_timeout: float
     longest: float = 1.0  # a round that takes longer does not count
@@ -174,7 +172,6 @@ def split_urls(text: str) -> list[str]:
 
 
 def from_env(environ: Mapping[str, str]) -> tuple[list[str], dict[str, Any]]:
-    """Masters and options of ``Client.from_env()``, which names the variables."""
     masters = split_urls(environ.get("RLOCK_MASTERS", ""))
     if not masters:
         hint = (

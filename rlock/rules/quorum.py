@@ -98,13 +98,11 @@ class Ballot:
             self.settled = self._decided()
 
     def await_all(self) -> None:
-        """Wait for every answer from now on."""
         self.settle = Settle.ALL
         self.settled = self._decided()
 
     @property
     def answered(self) -> int:
-        """How many masters said yes or no."""
         return self.granted + self.refused
 
     @property
@@ -117,7 +115,6 @@ class Ballot:
 
     @property
     def outstanding(self) -> int:
-        """How many masters have not answered yet."""
         return self.masters - self.granted - self.refused - self.faulted
 
     def _decided(self) -> bool:
@@ -214,7 +211,6 @@ class Ballot:
         return min(votes, key=lambda owner: (-votes[owner], owner.rpartition(":")[2], owner), default=None)
 
     def _most_named(self) -> tuple[str | None, int]:
-        """The other owner that most masters named, and how many did."""
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
         holder, most, token, identity = None, 0, "", ""

@@ -10,10 +10,9 @@ a client turns it into an instant of its own clock. The client may be more caref
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ..events import MasterGuarded, MaxTtlDiffers, PendingEvents, observed
 from ..model import Code, Fault, FaultKind, Vote
 from .quorum import quorum
 from .timing import MAX_TTL_S, guard_time
@@ -124,27 +123,27 @@ class Guard:
     ``seconds``: how old a memory has to be; None: as `max_ttl` demands; 0: any age, the guard is off.
     """
 
-    def __init__(self, masters: Sequence[str], max_ttl: float, seconds: float | None = None) -> None:
-        self._masters = masters
+    def __init__(self, masters: int, max_ttl: float, seconds: float | None = None) -> None:
         self._seconds = seconds
         self.on = seconds != 0
         #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
         self.max_ttl = self._own = max_ttl
         #: The longest lease in seconds that the notes of a quorum have: a longer one must be noted first.
         self.noted = 0.0 if self.on else math.inf
-        self._epochs = [UNKNOWN for _ in masters]
+        self._epochs = [UNKNOWN] * masters
         self._reported: set[int] = set()
         self._first_use_over = False
-        self.pending_events = PendingEvents()
+        #: Called with a master whose grant did not count, and with True if that is news.
+        self.on_uncounted: Callable[[int, bool], object] = lambda master, news: None
+        #: Called with a master that knows a longer lease, the lease, and the longest one before.
+        self.on_longer: Callable[[int, float, float], object] = lambda master, longest, before: None
 
     @property
     def time(self) -> float:
-        """How old a memory has to be, in seconds."""
         least = guard_time(self.max_ttl)
         return least if self._seconds is None else max(self._seconds, least)
 
-    def wait(self, master: int, now: float) -> float:
-        """How many seconds remain until a master's grants count."""
+    def remaining(self, master: int, now: float) -> float:
         return max(0.0, self._epochs[master].whole_from + self.time - now)
 
     def counts(self, master: int, note: str | None, now: float) -> bool:
@@ -154,11 +153,10 @@ class Guard:
         return judged and now >= epoch.whole_from + self.time
 
     def fault(self, master: int, now: float) -> str:
-        """Why a master has no vote, for people."""
         epoch = self._epochs[master]
         if not epoch.note:
             return f"{epoch.reason}: the age of its memory is not known yet"
-        left = self.wait(master, now)
+        left = self.remaining(master, now)
         return f"{epoch.reason}: it has no vote for {left:.1f} s more, while a lease from before may be valid"
 
     def run_id(self, master: int) -> str:
@@ -194,7 +192,7 @@ class Guard:
         used = any(note is None or note.max_ttl_ms for note in notes)
         if used or any(now - epoch.judged_at > FIRST_USE_S for epoch in self._epochs):
             return []
-        return [(i, epoch.note) for i, epoch in enumerate(self._epochs) if self.wait(i, now) > 0.0]
+        return [(i, epoch.note) for i, epoch in enumerate(self._epochs) if self.remaining(i, now) > 0.0]
 
     def check_note(self, master: int, text: str, now: float) -> bool:
         """Whether the note of a reply is the one that was judged. If not, only a handshake can judge it."""
@@ -219,7 +217,10 @@ class Guard:
             self._reported.discard(master)
             return vote
         if vote.code == Code.YES and grants:
-            self._report(master, now)
+            # Only for a grant that does not count: reading the state of a fleet is no reason for a warning.
+            news = master not in self._reported
+            self._reported.add(master)
+            self.on_uncounted(master, news)
             kind = FaultKind.GUARDED if self._epochs[master].note else FaultKind.UNJUDGED
             return vote._replace(code=Code.FAULT, fault=Fault(kind, self.fault(master, now)), guarded=True)
         # A batch is judged lock by lock. Its YES as a whole would settle the round.
@@ -234,13 +235,5 @@ class Guard:
         vouched = all(note is not None and note.since_us == 0 for note in notes)
         longest = max(self._own if vouched else self.max_ttl, *leases)
         if longest > self.max_ttl:
-            self.pending_events.add(MaxTtlDiffers(self._masters[master], longest, self.max_ttl))
+            self.on_longer(master, longest, self.max_ttl)
         self.max_ttl = longest
-
-    def _report(self, master: int, now: float) -> None:
-        # Only for a grant that does not count: reading the state of a fleet is no reason for a warning.
-        news = master not in self._reported
-        if news or observed():
-            self._reported.add(master)
-            reason, left = self.fault(master, now), self.wait(master, now)
-            self.pending_events.add(MasterGuarded(self._masters[master], left, reason, news))

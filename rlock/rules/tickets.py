@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 
 from ..model import Vote
-from .keys import owner_token, waiter_name
+from .keys import waiter_name
 from .timing import EXCHANGE_AGE_S, TIME_AGE_S, drift
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One waiter's place in the queue of one lock."""
-
     name: str
-    label: str  # `<client>` of its owner tokens
+    #: The token under which masters hand it the lock: the owner token, if their messages are the grant. An
+    #: attempt claims the lock with a token of its own.
+    token: str
     client_id: InitVar[str]
     lease_ms: int
     fair: bool = field(kw_only=True)
@@ -29,13 +29,9 @@ class Place:
     drawn: bool = False  # the masters agree on the ticket
     attempts: int = 0  # rounds that were sent with this place
     aside: bool = False  # it was taken out of the queue until the masters' messages arrive again
-    #: The token under which masters hand it the lock: the owner token, if their messages are the grant. An
-    #: attempt claims the lock with a token of its own.
-    token: str = field(init=False)
     waiter: str = field(init=False)  # its name in the queue
 
     def __post_init__(self, client_id: str) -> None:
-        self.token = owner_token(self.label)
         self.waiter = waiter_name(self.token, client_id)
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
@@ -75,7 +71,6 @@ class FleetTime:
         self._exchanges[master] = sent_at, time_us
 
     def note(self, master: int, time_us: int, at: float) -> None:
-        """Use one master's time at the local instant ``at``."""
         self._offsets_us[master] = time_us - at * 1e6
         self._offset_us = statistics.median(list(self._offsets_us.values()))
 

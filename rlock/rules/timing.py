@@ -132,7 +132,6 @@ def least_ttl(request_timeout: float) -> float:
 
 
 def retry_period(ttl: float) -> float:
-    """How soon a failed renewal is tried again."""
     return min(ttl / 10, 0.25)
 
 

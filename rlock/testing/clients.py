@@ -103,7 +103,7 @@ def use(source: Any, client: C) -> Iterator[C]:
 
 def _losing(lock: BaseLock[Any]) -> WaitGenerator[None]:
     engine: Engine = lock._client._engine()
-    name, holds = lock.name, [hold for hold in lock._holders() if hold.lease.remaining(engine.clock()) > 0]
+    name, holds = lock.name, [hold for hold in lock._holders() if engine.holds.remaining(hold) > 0]
     if not holds:
         raise NotHeldError(name)
     yield from evict(engine.masters, name, lock._options.lease.request_timeout)
@@ -114,5 +114,5 @@ def _losing(lock: BaseLock[Any]) -> WaitGenerator[None]:
     disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
     for hold in engine.watchdog._apply(disowned):
         engine.watchdog.report_loss(hold)
-    if any(hold.lease.remaining(engine.clock()) > 0 for hold in holds if hold in engine.holds):
+    if any(engine.holds.remaining(hold) > 0 for hold in holds if hold in engine.holds):
         raise RLockError(f"lock {name!r} was evicted, but too few masters say so: it is still held")

@@ -148,7 +148,6 @@ def test_a_close_that_is_cancelled_at_any_await_has_closed_released_and_taken_ba
 QUESTIONS: dict[str, Callable[[Client], Awaitable[object]]] = {
     "status": lambda client: client.status("x"),
     "locked": lambda client: client.lock("x").locked(),
-    "statistics": lambda client: client.lock("x").statistics(),
     "evict": lambda client: client.evict("y"),
     "init": lambda client: client.init(),
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rlock
-from rlock.rules.keys import client_label
+from rlock._client.engine import client_label
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw

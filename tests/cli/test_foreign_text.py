@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import rlock
+from rlock.procedures.port import new_owner
 from rlock.rules import keys
-from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
 from .shell import inside
@@ -201,7 +201,7 @@ def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
             assert told["holder"] == owner
 
 
-OWNER = owner_token("host/1/main")
+OWNER = new_owner("host/1/main")
 
 
 def queue(name: str, score: str, member: str | bytes) -> tuple[Any, ...]:

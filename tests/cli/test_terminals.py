@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock.rules.keys import owner_token
+from rlock.procedures.port import new_owner
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
@@ -197,7 +197,7 @@ def test_with_an_owner_nobody_else_is_evicted(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as client:
         lock = client.lock("job")
         lock.acquire()
-        stranger = owner_token("web/1/main")
+        stranger = new_owner("web/1/main")
         code, _, err = ask(masters3.urls, "evict", "job", "-y", "--owner", stranger)
         assert code == 1
         assert f"not by {stranger}" in err
@@ -211,7 +211,7 @@ def test_with_an_owner_nobody_else_is_evicted(masters3: Fleet) -> None:
 
 
 def test_what_is_left_on_a_minority_is_called_what_it_is(masters3: Fleet) -> None:
-    raw(masters3.urls[0]).hset("job", mapping={owner_token("web/1/main"): 1})
+    raw(masters3.urls[0]).hset("job", mapping={new_owner("web/1/main"): 1})
     code, out, _ = ask(masters3.urls, "evict", "job", "-y")
     assert code == 0
     assert "is no holder, and stands on 1 of 3 masters" in out

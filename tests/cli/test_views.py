@@ -17,7 +17,8 @@ from rlock.cli.scan import info
 from rlock.cli.scan.look import Scan
 from rlock.cli.scan.snapshot import GroupHealth, MasterHealth, Snapshot
 from rlock.cli.watch.tables import View, picture
-from rlock.rules.keys import owner_token, queue, waiter_name
+from rlock.procedures.port import new_owner
+from rlock.rules.keys import queue, waiter_name
 from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..fixtures import FreshMasters
@@ -29,7 +30,7 @@ from .shell import rlock as run
 
 
 def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
-    holder = owner_token("box/1/MainThread")
+    holder = new_owner("box/1/MainThread")
     raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
     raw(masters3.urls[0]).execute_command("PEXPIRE", "job", 60_000)
     told = ask(masters3.urls, "status", "job")[1].splitlines()[0]
@@ -48,7 +49,7 @@ def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_e
     fleet = fresh_masters(3)
     rules = ("~*", "&*", "+@all", "-eval", "-evalsha", "-script")
     for server in map(raw, fleet.urls):
-        server.hset("job", mapping={owner_token("web/1/1"): 1})
+        server.hset("job", mapping={new_owner("web/1/1"): 1})
         server.pexpire("job", 60_000)
     found = ask([acl_user(url, "reader", *rules) for url in fleet.urls], "list")
     assert (found.code, found.out) == (69, "")
@@ -57,7 +58,7 @@ def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_e
 
 
 def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
-    holder = owner_token("box/1/MainThread")
+    holder = new_owner("box/1/MainThread")
     raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)
     urls = [masters3.urls[0], "redis://127.0.0.1:1", "redis://127.0.0.1:2"]
     code, out, err = ask(urls, "status", "job", "--json")
@@ -71,14 +72,14 @@ def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3
 
 
 def test_it_prints_a_table_of_what_is_held_and_waited_for_chosen_and_sorted(masters3: Fleet) -> None:
-    owners = {name: owner_token(f"web/1/{name}") for name in ("a:1", "a:2", "b:1")}
+    owners = {name: new_owner(f"web/1/{name}") for name in ("a:1", "a:2", "b:1")}
     for server in map(raw, masters3.urls):
         for name, owner in owners.items():
             server.hset(name, mapping={owner: 1})
             server.pexpire(name, 60_000)
         for number, name in ((1, "a:2"), (2, "b:1"), (1, "c:1"), (1, "{x}"), (1, "x{y")):
             for i in range(number):
-                server.zadd(queue(name), {waiter_name(owner_token(f"web/2/{i}"), "s"): i})
+                server.zadd(queue(name), {waiter_name(new_owner(f"web/2/{i}"), "s"): i})
 
     def names(*words: str) -> list[str]:
         code, out, _ = ask(masters3.urls, "list", *words)
@@ -115,7 +116,7 @@ def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -
     with rlock.Client(urls) as client:
         client.lock("orders:1").acquire()
         client.lock("{odd}").acquire()
-        raw(urls[0]).zadd(queue("orders:1"), {waiter_name(owner_token("web/2/a"), "s"): 1})
+        raw(urls[0]).zadd(queue("orders:1"), {waiter_name(new_owner("web/2/a"), "s"): 1})
         snapshot = look(urls)
         assert [lock.name for lock in snapshot.locks] == ["orders:1", "{odd}"]
         found, status = snapshot.locks[0], client.status("orders:1")
@@ -138,9 +139,9 @@ def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
     client = raw(masters1.urls[0])
     client.hset("session", mapping={"user": "7"})
     client.hset("count", mapping={"n": 1})
-    client.hset("cart", mapping={owner_token("a"): 1, owner_token("b"): 1})
+    client.hset("cart", mapping={new_owner("a"): 1, new_owner("b"): 1})
     client.set("text", "x")
-    client.hset("lock", mapping={owner_token("web/1/main"): 1})
+    client.hset("lock", mapping={new_owner("web/1/main"): 1})
     client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
     with rlock.Client(masters1.urls) as own, closing(Scan(own)) as scan:
         snapshot = scan.look()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rlock.model import Code, LeaseState, Vote
+from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Grant
 from rlock.procedures.hand_off import claim
 from rlock.rules import scripts
@@ -39,10 +40,10 @@ def message(world: World, age_s: float = 0.0, **changes: object) -> HandOff:
 
 def handed(world: World, *messages: HandOff) -> None:
     """The contender waits, and messages of the first masters have woken it."""
-    world.context = replace(world.context, guard=Guard(world.context.masters, 10.0, 0))
+    world.context = replace(world.context, guard=Guard(3, 10.0, 0))
     for master in range(world.size):
         world.context.time.saw(master, NOW_US, 1000.0)
-    place = world.contender.take_place(world.context)
+    place = take_place(world.context, world.contender)
     place.ticket, place.drawn, place.attempts = 5, True, 1
     world.contender.findings.handed = dict(enumerate(messages))
     world.contender.findings.ballot = Ballot(world.size)
@@ -109,7 +110,7 @@ NO_GRANT: dict[str, Callable[[World], object]] = {
     "longer than all before": lambda world: setattr(world.context.guard, "noted", OPTIONS.lease.ttl - 0.1),
     "shared with Redisson": lambda world: other_context(world, wire=REDISSON),
     "group": lambda world: other_context(world, groups={1: 1}),
-    "guard": lambda world: other_context(world, guard=Guard(world.context.masters, 10.0)),
+    "guard": lambda world: other_context(world, guard=Guard(3, 10.0)),
 }
 
 
@@ -183,7 +184,7 @@ def confirmed(world: World, *votes: Vote, guarded: bool = True) -> Confirmation:
     for master, vote in enumerate(votes):
         ballot.cast(master, vote)
     handed(world, *[message(world)] * 2)
-    return Confirmation(ballot, world.contender.findings.handed, world.read_arrived, guarded=guarded)
+    return Confirmation(ballot, world.contender.findings.handed, guarded=guarded)
 
 
 @pytest.mark.rule("3.10")
@@ -202,11 +203,11 @@ def confirmed(world: World, *votes: Vote, guarded: bool = True) -> Confirmation:
 def test_a_quorum_on_which_the_grant_still_stands_proves_that_the_lease_never_lapsed(
     votes: Sequence[Vote], proven: bool
 ) -> None:
-    assert confirmed(World(3), *votes).proves(read=False) is proven
+    assert confirmed(World(3), *votes).proves() is proven
 
 
 def test_without_the_guard_no_note_is_compared() -> None:
-    assert confirmed(World(3), SAME, SAME._replace(note=""), guarded=False).proves(read=False)
+    assert confirmed(World(3), SAME, SAME._replace(note=""), guarded=False).proves()
 
 
 def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> None:

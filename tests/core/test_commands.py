@@ -12,7 +12,7 @@ import pytest
 
 from rlock._client.connection import MasterConnection, PendingCall, PendingReply
 from rlock._client.handshake import HandshakeResult
-from rlock.procedures.port import Request
+from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands, keys, replies
 from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, encode, end_of_acquire
 from rlock.rules.keys import OWN, REDISSON
@@ -251,7 +251,7 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
 
 
 def test_an_owner_token_ends_with_a_uuid_of_version_7() -> None:
-    tokens = {keys.owner_token("host/1/main") for _ in range(200)}
+    tokens = {new_owner("host/1/main") for _ in range(200)}
     assert len(tokens) == 200
     for token in tokens:
         client, _, text = token.rpartition(":")

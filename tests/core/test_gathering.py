@@ -14,14 +14,14 @@ import pytest
 import rlock
 from rlock._client.connection import PendingCall
 from rlock._sync import connections as sync
-from rlock.procedures.port import Request
+from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands
-from rlock.rules.keys import OWN, owner_token
+from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.testing import MemoryMasters
 
 MASTERS = 3
-OWNER = owner_token("h/1/t")
+OWNER = new_owner("h/1/t")
 
 
 @pytest.fixture

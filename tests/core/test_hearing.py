@@ -14,6 +14,7 @@ from rlock._client.handshake import HandshakeResult
 from rlock._client.subscriptions import Subscriptions
 from rlock._sync.runtime import run
 from rlock.procedures.acquire import FOR_EVER
+from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
@@ -51,7 +52,7 @@ class Hearing:
     def contend(self, name: str) -> tuple[Contender, Place]:
         options = LockOptions(name, ClientOptions().lease(None))
         contender = Contender(OwnerKey("host/1/main", lambda: True), options, FOR_EVER, 0.0)
-        return contender, contender.take_place(self.context)
+        return contender, take_place(self.context, contender)
 
     def subscribe(self, contender: Contender, timeout: float = 0.0) -> int:
         confirmed: int = run(self.subscriptions.subscribe(contender, timeout))

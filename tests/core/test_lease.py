@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from random import Random
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from rlock import LossSignal
 from rlock._async.runtime import Runtime as AsyncRuntime
 from rlock._client import watchdog
+from rlock._client.hold_table import HoldTable
 from rlock._client.watchdog import OnLost
 from rlock._sync.runtime import Runtime
 from rlock.errors import LeaseLostError
@@ -85,15 +87,20 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     assert lease.reason == "evicted"
 
 
+def a_table() -> HoldTable:
+    masters: Any = None
+    return HoldTable(time.monotonic, Runtime(), masters, int)
+
+
 def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
     def wait() -> None:
         for at in range(1, 30):
-            signal, lines = LossSignal(None, time.monotonic, Runtime()), itertools.count(1)
+            signal, lines = LossSignal(a_table()), itertools.count(1)
 
             def handler(
                 frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
             ) -> Any:
-                if not frame.f_code.co_filename.endswith("_client/runtime.py"):
+                if not frame.f_code.co_filename.endswith("_client/hold_table.py"):
                     return None
                 if kind == "line" and next(lines) == at:
                     sys.settrace(None)
@@ -196,13 +203,9 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         woken: list[bool] = []
         parker = SimpleNamespace(wake=lambda woken=woken: woken.append(True))
         asleep_at, now = 100.0, 100.0 + LINGER_S * hundredth / 100
-        engine: Any = SimpleNamespace(
-            holds=Holds(),
-            mutex=threading.Lock(),
-            clock=lambda now=now: now,
-            runtime=SimpleNamespace(parker=lambda parker=parker: parker),
-        )
-        dog = Watchdog(engine)
+        runtime: Any = SimpleNamespace(parker=lambda parker=parker: parker)
+        masters: Any = None
+        dog = Watchdog(HoldTable(partial(float, now), runtime, masters, int), masters)
         dog._wake_at = asleep_at + LINGER_S
         lease = ClientOptions(ttl).lease(ttl)
         hold = Hold(KEY, LockOptions("x", lease), "me:1", now, token=1)

@@ -152,13 +152,13 @@ def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
     told: list[LeaseState] = []
 
     class Told(Confirmation):
-        def proves(self, *, read: bool) -> bool:
+        def proves(self) -> bool:
             if not told:
                 told.append(LeaseState.HELD)
                 told[0] = lease.state_at(20.0)  # another thread asks at this moment
             return len(told) == 1 and told[0] is LeaseState.LOST
 
-    lease = Lease(10.0, 0.0, Told(Ballot(1, sent_at=100.0), {}, lambda: None, guarded=False))
+    lease = Lease(10.0, 0.0, Told(Ballot(1, sent_at=100.0), {}, guarded=False))
     lease.state_at(20.0)
     assert told == [LeaseState.LOST]
     assert lease.state_at(20.0) is LeaseState.LOST
@@ -325,7 +325,7 @@ def test_a_lost_hold_that_interrupts_a_change_with_its_release_is_told_as_lost(c
     told: list[rlock.LeaseLostError] = []
     lock, engine = client.lock("x", on_lost=told.append), client._engine()
     lock.acquire()
-    with engine.mutex:
+    with engine.holds.mutex:
         engine.held("x").lease.on(LeaseEvent.DISOWNED)
         lock.release()
     assert eventually(lambda: len(told) == 1)

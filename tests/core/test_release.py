@@ -10,9 +10,11 @@ import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.contender import Contender, LocalGrant, leave_queue, withdraw
+from rlock.procedures.attempt import take_place
+from rlock.procedures.contender import Contender, LocalGrant
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
+from rlock.procedures.withdraw import leave_queue, withdraw
 from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import REDISSON
@@ -60,7 +62,7 @@ def test_absent_is_a_loss_unless_the_lease_was_valid_to_the_end(
 
 def waiter(world: World) -> Contender:
     contender = world.contend(FOR_EVER)
-    contender.take_place(world.context)
+    take_place(world.context, contender)
     contender.owners.clear()
     world.waiter = contender
     return contender
@@ -209,10 +211,10 @@ class Line(World):
 
 
 def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
-    for tracer in every_line("contender.py"):
+    for tracer in every_line("withdraw.py", "contender.py"):
         world = World(3, [YES] * 3)
         contender = world.contend(FOR_EVER)
-        place = contender.take_place(world.context)
+        place = take_place(world.context, contender)
         contender.receive(LocalGrant("a:77", world.now, 1, [9] * 3))
         with tracer:
             leave_queue(world, contender)
@@ -261,7 +263,7 @@ def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
 
     world = Interrupted(3, [YES] * 3)
     contender = world.contend(FOR_EVER)
-    place = contender.take_place(world.context)
+    place = take_place(world.context, contender)
     contender.owners.append("a:9")
     with pytest.raises(KeyboardInterrupt):
         withdraw(world, contender)

@@ -34,14 +34,14 @@ def told(text: str, now: float = 100.0, run_id: str | None = None) -> MemoryRepo
 
 def met(text: str, run_id: str | None = None) -> Guard:
     """A client whose first connection to master 0 found this note at the instant 100."""
-    guard = Guard(NAMES, 10.0)
+    guard = Guard(len(NAMES), 10.0)
     guard.judge(0, told(text, run_id=run_id), 100.0)
     return guard
 
 
 def whole_from(guard: Guard, now: float, master: int = 0) -> float:
     """The instant since when a memory is whole; the earliest one of which a wait can tell."""
-    return guard.wait(master, now) + now - guard.time
+    return guard.remaining(master, now) + now - guard.time
 
 
 NO_NOTES = ["", " ", "a1", "a1 5", "5 10000", "a1 5 x", "a1 x 5", "a1 -5 10", "a1 5 ٣", "a1 5 10 "]
@@ -56,10 +56,10 @@ def test_a_text_that_cannot_be_understood_is_no_note(text: str) -> None:
 
 
 def test_a_master_that_was_never_met_has_no_vote() -> None:
-    guard = Guard(NAMES, 10.0)
+    guard = Guard(len(NAMES), 10.0)
     assert not guard.counts(0, None, 1e9)
     assert not guard.counts(0, note(DAY), 1e9)
-    assert (guard.wait(0, 100.0), guard.run_id(0)) == (0.0, "")
+    assert (guard.remaining(0, 100.0), guard.run_id(0)) == (0.0, "")
     assert guard.check_note(0, note(DAY), 100.0), "there is nothing to compare it with"
     assert not guard.check_note(0, "", 100.0)
     assert not guard.counts(0, note(DAY), 100.0)
@@ -74,7 +74,7 @@ def test_a_memory_whose_clock_was_set_back_is_known_by_its_first_date(*, new_con
     report = MemoryReport("a1", "volatile", dated, TIME_US - 3_599_000_000)
     guard.judge(0, report, 105.0, new_connection=new_connection)
     assert whole_from(guard, 105.0) == pytest.approx(97.0)
-    newcomer, flushed = Guard(NAMES, 10.0), f"a1 {TIME_US - 3_600_000_000} 10000"
+    newcomer, flushed = Guard(len(NAMES), 10.0), f"a1 {TIME_US - 3_600_000_000} 10000"
     newcomer.judge(0, report, 105.0)
     assert whole_from(newcomer, 105.0) == pytest.approx(104.0)
     assert not guard.check_note(0, flushed, 105.0), "a memory that was lost after the clock was set back"
@@ -117,40 +117,41 @@ def test_a_memory_is_as_old_as_its_note_and_as_what_was_known_before_allow(
     for known in (None, "", *(note(age, first) for age in AGES)):
         for text in ("", *(note(age, run_id) for age in AGES)):
             for last_reply_at in (-math.inf, 100.0, 103.0, 106.0):
-                guard = Guard(NAMES, 10.0) if known is None else met(known, first)
+                guard = Guard(len(NAMES), 10.0) if known is None else met(known, first)
                 report = told(text, 107.0 + clock_set, run_id)
                 guard.judge(0, report, 107.0, last_reply_at=last_reply_at, new_connection=new_connection)
                 whole, reason = judged(known, report, last_reply_at, new_connection=new_connection)
                 case = known, text, last_reply_at
                 assert guard.counts(0, text, 107.0) == (whole + FULL <= 107.0), case
                 if text:
-                    assert guard.wait(0, 107.0) == pytest.approx(max(0.0, whole + FULL - 107.0)), case
+                    assert guard.remaining(0, 107.0) == pytest.approx(max(0.0, whole + FULL - 107.0)), case
                 assert guard.fault(0, 107.0).startswith(reason), case
 
 
 def test_a_longer_lease_in_a_note_makes_the_votes_of_other_masters_wait_at_once() -> None:
-    guard = Guard(NAMES, 10.0)
+    guard = Guard(len(NAMES), 10.0)
     guard.judge(1, told(note(30.0, "b1")), 100.0)
     assert guard.counts(1, None, 100.0)
+    longer: list[tuple[int, float, float]] = []
+    guard.on_longer = lambda *told: longer.append(told)
     guard.judge(0, told(note(3.0, max_ttl_ms=60_000)), 100.0)
     assert guard.max_ttl == 60.0
     assert guard.time == guard_time(60.0)
     assert not guard.counts(1, None, 100.0)
-    assert guard.wait(1, 100.0) == pytest.approx(guard_time(60.0) - 30.0)
-    assert guard.wait(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
-    (event,) = guard.pending_events
-    assert "max_ttl of 60 s, this client has 10 s" in str(event)
+    assert guard.remaining(1, 100.0) == pytest.approx(guard_time(60.0) - 30.0)
+    assert guard.remaining(0, 100.0) == pytest.approx(guard_time(60.0) - 3.0)
+    assert longer == [(0, 60.0, 10.0)]
 
 
 def test_a_longer_lease_is_forgotten_when_an_operator_vouches_for_all_masters() -> None:
-    guard = Guard(NAMES, 10.0)
+    guard = Guard(len(NAMES), 10.0)
     for master in range(len(NAMES)):
         guard.judge(master, told(note(3.0, f"m{master}", max_ttl_ms=86_400_000)), 100.0)
     for master in range(len(NAMES)):
         assert guard.max_ttl == DAY
         guard.judge(master, told(f"m{master} 0 {60_000 if master else 0}"), 101.0)
     assert guard.max_ttl == 60.0, "a lease of 60 s was granted since"
-    assert guard.wait(1, 101.0) == 0.0
+    assert guard.remaining(1, 101.0) == 0.0
 
 
 @pytest.mark.parametrize("max_ttl_ms", [86_400_001, 10**15])
@@ -232,17 +233,17 @@ def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
 def test_a_fault_stays_the_fault_that_it_was() -> None:
     """It is no answer, so a reader that adds up missing and young masters counts it once."""
     down = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
-    for guard in (met(note(3.0)), met(""), Guard(NAMES, 10.0)):
+    for guard in (met(note(3.0)), met(""), Guard(len(NAMES), 10.0)):
         for grants in (False, True):
             assert guard.filter_vote(0, down, 101.0, grants=grants) == down
 
 
 def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:
-    guard = Guard(NAMES, 10.0, 0)
+    guard = Guard(len(NAMES), 10.0, 0)
     assert not guard.on
     for i in range(3):
         guard.judge(i, told(note(0.0, f"{'abc'[i]}1", 60_000 if i == 0 else 0)), 100.0)
-    assert (guard.wait(0, 100.0), guard.max_ttl) == (0.0, 10.0)
+    assert (guard.remaining(0, 100.0), guard.max_ttl) == (0.0, 10.0)
     assert guard.first_use(100.0) == []
     for vote in (YES, YES._replace(note=""), Vote(Code.YES, "me:1", codes=[1, 1])):
         for grants in (False, True):
@@ -267,7 +268,7 @@ def test_a_guard_that_is_too_short_is_refused() -> None:
 
 def fleet(*notes: str) -> Guard:
     """A client that has met the first of its three masters, with these notes."""
-    guard = Guard(NAMES, 10.0)
+    guard = Guard(len(NAMES), 10.0)
     for i, text in enumerate(notes):
         guard.judge(i, told(text, run_id="abc"[i] + "1"), 100.0)
     return guard

@@ -80,7 +80,7 @@ def test_the_first_use_of_a_fleet_is_immediate() -> None:
     assert [server.ran for server in calls.servers] == [["handshake"]] * 3, "behind those of the greetings"
     assert calls.acquire(settle=Settle.ALL).granted == 3
     assert calls.trips == 1, "the answer to the handshake comes first on the same connection"
-    assert [calls.guard.wait(i, calls.now) for i in range(3)] == [0.0] * 3
+    assert [calls.guard.remaining(i, calls.now) for i in range(3)] == [0.0] * 3
     calls.cut(1)
     calls.reconnect()
     assert calls.servers[1].ran == ["handshake", "acquire"], "it is asked for once"
@@ -137,7 +137,7 @@ def test_no_answer_of_a_dropped_connection_is_judged_or_counted() -> None:
     ballot = calls.acquire()
     assert before.ended
     assert ballot.granted == 0
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL), "the last note was not believed"
+    assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL), "the last note was not believed"
 
 
 def test_an_answer_that_belongs_to_another_command_is_no_vote() -> None:
@@ -162,7 +162,7 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     server.note = note("another", 86_400.0)
     calls.now = 105.0
     calls.reconnect()
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL - 5.0)
+    assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL - 5.0)
 
 
 def test_a_release_that_was_sent_without_a_connection_is_sent_again_before_any_other_command() -> None:
@@ -285,7 +285,7 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     calls.reconnect()
     assert calls.acquire(settle=Settle.ALL).granted == 0
     assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
-    assert calls.guard.wait(0, calls.now) == pytest.approx(FULL)
+    assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL)
 
 
 # -- Ctrl-C in a call that is sent again: no late reply may send its acquire once more behind the undo

@@ -11,8 +11,9 @@ import pytest
 from rlock import events
 from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.contender import Grant, LocalGrant, withdraw
+from rlock.procedures.contender import Grant, LocalGrant
 from rlock.procedures.port import Wake
+from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.keys import REDISSON
 from rlock.rules.options import ClientOptions, LockOptions

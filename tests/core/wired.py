@@ -176,7 +176,7 @@ class WiredCalls(calls.Calls[Connection]):
     ) -> None:
         self.now = 0.0
         names = [f"redis://m{i}" for i in range(masters)]
-        guard = Guard(names, max_ttl, seconds)
+        guard = Guard(masters, max_ttl, seconds)
         context = ClientContext(names, lambda: self.now, Random(1), guard, groups=groups or {})
         endpoints = [SimpleNamespace(label=name) for name in names]
         super().__init__(Connections, endpoints, context, TIMEOUT_S, Runtime())

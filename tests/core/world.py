@@ -13,7 +13,7 @@ from rlock.errors import QuorumUnreachableError
 from rlock.events import Queued, emit, observed
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import acquire
-from rlock.procedures.contender import Contender, Grant, LocalGrant, withdraw
+from rlock.procedures.contender import Contender, Grant, LocalGrant
 from rlock.procedures.port import (
     ClientContext,
     Masters,
@@ -24,6 +24,7 @@ from rlock.procedures.port import (
     WaitGenerator,
     Wake,
 )
+from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import OwnerKey
@@ -115,7 +116,7 @@ class World(Port, Masters, Notifications):
         self.masters = self.notifications = self
         self.under_way = UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]
-        guard = Guard(names, 10.0)
+        guard = Guard(masters, 10.0)
         guard.noted = 10.0
         self.context = ClientContext(names, lambda: self.now, Random(1), guard, "client_id")
         self.contender = self.contend(math.inf)

@@ -75,17 +75,17 @@ def use():
 with other.lock("x"):
     waiter = green.spawn(lock.acquire)
     green.sleep(0.3)
-    before = lock.statistics().queue_length
+    before = client.status(lock.name).queue_length
     waiter.kill()
     green.sleep(0.1)
-    killed = lock.statistics().queue_length
+    killed = client.status(lock.name).queue_length
     try:
         with green.Timeout(0.3):
             lock.acquire()
     except green.Timeout:
         pass
     green.sleep(0.1)
-    tell(before=before, killed=killed, timed_out=lock.statistics().queue_length)
+    tell(before=before, killed=killed, timed_out=client.status(lock.name).queue_length)
 chance = random.Random(1)
 for _ in range(60):
     users = [green.spawn(use) for _ in range(2)]

@@ -27,10 +27,10 @@ from rlock.cli.scan import info, names
 from rlock.errors import RLockError
 from rlock.model import Code, Vote
 from rlock.procedures import inspect
-from rlock.procedures.port import WaitGenerator, Wake
+from rlock.procedures.port import WaitGenerator, Wake, new_owner
 from rlock.procedures.renew import judge
 from rlock.rules import keys, replies
-from rlock.rules.keys import NOTE, owner_token
+from rlock.rules.keys import NOTE
 from rlock.rules.lease import LockVotes
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
@@ -44,7 +44,7 @@ from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .conftest import fuzz, within
 
-OWNER = owner_token("host/1/main").encode()
+OWNER = new_owner("host/1/main").encode()
 #: Numbers of a stranger. The last three fit into the doubles of Lua, but no greater token does.
 NUMBERS = (
     *(b"inf", b"-inf", b"nan", b"1e999", b"1e300", b"-5", b"0", b"1.5", b"0x10", b"9" * 300, "\xb2".encode()),
@@ -139,11 +139,11 @@ def test_a_handshake_survives_any_reply(data: st.DataObject, guarded: bool, subs
 def test_any_note_any_field_of_info_and_any_key_can_be_read(
     note: bytes, other: bytes, field: Any, key: bytes
 ) -> None:
-    guard = Guard(["m"], 10.0)
+    guard = Guard(1, 10.0)
     for now, text in enumerate((note.decode("utf-8", "replace"), other.decode("utf-8", "replace"))):
         guard.check_note(0, text, 100.0 + now)
         guard.judge(0, told(text, 100.0 + now, "a1"), 100.0 + now)
-        assert math.isfinite(guard.wait(0, 100.0))
+        assert math.isfinite(guard.remaining(0, 100.0))
         assert guard.fault(0, 100.0)
         guard.counts(0, text, 101.0)
     found = {**replies.fields(note), "slave0": replies.text(field), "master_replid2": replies.text(key)}
@@ -290,7 +290,7 @@ def test_keys_of_strangers_cost_their_master_its_vote_and_nothing_else(
         for each in (client, other, client):
             within(1.0, each.status, name="x")
             within(1.0, each.lock("x").locked)
-            within(1.0, each.lock("x").statistics)
+            within(1.0, partial(each.status, "x"))
             lock = each.lock("x", fair=fair)
             got = within(2.0, lock.acquire, timeout=0.05 if everywhere else 1.0)
             assert everywhere or got is True

@@ -15,7 +15,7 @@ import rlock
 import rlock._client.subscriptions
 from rlock.errors import RLockError
 from rlock.procedures.contender import Contender, LocalGrant
-from rlock.procedures.port import WaitGenerator, Wake
+from rlock.procedures.port import WaitGenerator, Wake, new_owner
 from rlock.rules import keys, scripts
 from rlock.rules.timing import CLAIM_S
 
@@ -44,7 +44,7 @@ def gone(master: Any) -> bool:
 
 def take(master: Any) -> None:
     """A contender that is dead has the vote of this master."""
-    raw(master.url).hset("x", keys.owner_token("host/1/dead"), "1")
+    raw(master.url).hset("x", new_owner("host/1/dead"), "1")
 
 
 def usable(client: Any) -> None:

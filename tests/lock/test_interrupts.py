@@ -17,7 +17,7 @@ from ..servers import Fleet
 from .conftest import eventually
 
 #: The files through which a nested acquire and release go.
-NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py")
+NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py", "hold_table.py")
 
 
 def test_ctrl_c_before_any_line_of_a_nested_acquire_leaves_the_count_as_it_was() -> None:

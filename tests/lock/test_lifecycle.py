@@ -19,9 +19,8 @@ import pytest
 
 import rlock
 from rlock._client.connection import PendingCall
-from rlock.procedures.port import Request
+from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands
-from rlock.rules.keys import owner_token
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, eventually, in_background, in_thread, threads_only
@@ -95,7 +94,7 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(masters3: Fleet, mak
 
     def change() -> None:
         used.wait()
-        with client._engine().mutex:
+        with client._engine().holds.mutex:
             taken.set()
             stop.wait()
 
@@ -149,7 +148,7 @@ def test_a_forked_child_writes_no_command_that_its_parent_has_gathered(
     calls = client._engine().masters
     connections: Any = calls._connections
     connections.gathering, connections._gather_until = True, math.inf
-    calls._send(PendingCall(Request(commands.acquire("x", owner_token("h/1/t"), 5_000), 5.0), 3, 0.0))
+    calls._send(PendingCall(Request(commands.acquire("x", new_owner("h/1/t"), 5_000), 5.0), 3, 0.0))
     assert forked(lambda: client.lock("y").acquire(timeout=10)) == "True"
     assert [raw(url).exists("x") for url in masters3.urls] == [0, 0, 0], "the parent has sent nothing yet"
     connections.write_gathered()

@@ -11,10 +11,11 @@ import pytest
 import rlock
 import rlock._client.subscriptions
 from rlock._client.calls import Calls
+from rlock._client.engine import client_label
 from rlock.procedures.port import WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import client_label, queue
+from rlock.rules.keys import queue
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import QUEUE_TTL_S
 
@@ -156,10 +157,8 @@ def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
 
 
 @default_mode
-def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_client: MakeClient) -> None:
+def test_the_status_shows_who_waits_and_since_when(masters3: Fleet, make_client: MakeClient) -> None:
     client, holder = make_client(masters3.urls), make_client(masters3.urls)
-    lock = client.lock("x")
-    assert lock.statistics() == rlock.LockStatistics("x", 0, None, 0, ())
     began = time.time()
 
     def take(client: rlock.Client) -> None:
@@ -169,17 +168,14 @@ def test_statistics_show_who_waits_since_when_and_where(masters3: Fleet, make_cl
     with holder.lock("x"):
         threads = [threading.Thread(target=take, args=(client,)) for _ in range(3)]
         threads[0].start()
-        assert eventually(lambda: lock.statistics().queue_length == 1)
+        assert eventually(lambda: client.status("x").queue_length == 1)
         threads.append(threading.Thread(target=take, args=(holder,)))
         for thread in threads[1:]:
             thread.start()
-        assert eventually(lambda: lock.statistics().queue_length == 2)
-        mine, theirs = lock.statistics(), holder.lock("x").statistics()
         # Three threads of one client: one is in the queue for all of them.
-        assert (mine.position, mine.local_waiters) == (0, 3)
-        assert (theirs.position, theirs.local_waiters) == (1, 1)
-        assert mine.waiters == theirs.waiters == tuple(client.status("x").waiters)
-        assert mine.waiters[0].since == pytest.approx(began, abs=5.0)
-        assert client.status("x").queue_length == 2
+        assert eventually(lambda: client.status("x").queue_length == 2)
+        waiters = client.status("x").waiters
+        assert waiters == holder.status("x").waiters
+        assert [waiter.since for waiter in waiters] == pytest.approx([began] * 2, abs=5.0)
     for thread in threads:
         thread.join(20)

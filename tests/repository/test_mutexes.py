@@ -12,7 +12,7 @@ from .test_house import CORE, ROOT
 
 #: Loggers, observers and callbacks of users, and waits.
 FOREIGN = re.compile(
-    r"^(log(ger)?\.\w+|emit|.*\.emit|emit_in_order|.*lock_events\.\w+|observer|on_lost|.*\._call_on_lost"
+    r"^(log(ger)?\.\w+|emit|.*\.emit|emit_in_order|.*\.report_(?!loss)\w+|observer|on_lost|.*\._call_on_lost"
     r"|.*report_loss|(time|.*runtime)\.sleep|.*\.(park|block|join|wait|call|call_many))$"
 )
 #: `join` of the local queue, and `Calls.call` by its owner, are no waits.
@@ -59,7 +59,7 @@ def test_a_mutex_is_taken_by_with_and_no_foreign_code_runs_under_it(path: Path) 
     [
         "self._mutex.acquire()",
         "with self._mutex: log.warning('x')",
-        "with engine.mutex: emit(event)",
+        "with engine.holds.mutex: emit(event)",
         "with self._mutex: on_lost(error)",
         "with self._mutex: yield from self.parker.park(1.0)",
         "self._mutex = threading.Lock()",

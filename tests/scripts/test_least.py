@@ -198,12 +198,12 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
     run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
     box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
     user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
-    guard = Guard([box.url], 10.0)
+    guard = Guard(1, 10.0)
     for now in (100.0, 200.0):
         connection = Endpoint(user.url).connect(ConnectOptions(5.0))
         assert connection.memory_report.run_id == (run_id if info else "")
         guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
-        assert guard.wait(0, now) == pytest.approx(0.0 if info else guard.time)
+        assert guard.remaining(0, now) == pytest.approx(0.0 if info else guard.time)
         assert guard.counts(0, connection.memory_report.note, now) == info
         connection.close()
     assert (NO_INFO in guard.fault(0, 200.0)) == (not info)

@@ -129,8 +129,8 @@ def test_threads_are_told_of_once_among_losses_evictions_closes_and_hand_offs(
 
 #: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
 INTERRUPTED = (
-    "lock.py", "engine.py", "lock_events.py", "acquire.py", "attempt.py", "release.py", "contender.py",
-    "local_queue.py", "subscriptions.py", "notifications.py", "watchdog.py",
+    "lock.py", "engine.py", "hold_table.py", "acquire.py", "attempt.py", "release.py", "withdraw.py",
+    "contender.py", "local_queue.py", "subscriptions.py", "notifications.py", "watchdog.py",
 )  # fmt: skip
 
 

@@ -68,7 +68,6 @@ def test_no_public_object_of_a_client_shows_the_password_in_its_text(masters3: F
             lambda: client.status("x"),
             lambda: client.evict("y"),
             client.init,
-            lock.statistics,
             lambda: client.masters,
             lambda: rlock.Client([masters3.urls[0]] * 2),
         )

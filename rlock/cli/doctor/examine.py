@@ -16,9 +16,11 @@ from copy import copy
 from dataclasses import replace
 
 from ..._client import handshake
+from ..._client.engine import client_label
 from ..._sync.connection import Endpoint
 from ...clock import now
 from ...model import Code
+from ...procedures.port import new_owner
 from ...rules import commands, keys, replies
 from ...rules.restart_guard import Guard, MemoryReport
 from ...rules.timing import lease_ms
@@ -262,7 +264,7 @@ class Examination:
         # The first time may have carried the source.
         facts.timing.scripts = facts.timing.scripts[1:]
         self._locked = True
-        owner = keys.owner_token(keys.client_label("rlock-doctor"))
+        owner = new_owner(client_label("rlock-doctor"))
         lease = lease_ms(self._fleet.ttl)
         taken = session.run(commands.acquire(name, owner, lease, guarded=False))
         if replies.decode_one(taken).code != Code.YES:
@@ -308,14 +310,14 @@ def _side_by_side(calls: Sequence[Callable[[], None]], within: float) -> list[bo
 
 def _judge_guard(fleet: Fleet) -> None:
     """The restart guard's view of each master, for a client that meets these masters now."""
-    guard, at = Guard([facts.master for facts in fleet.masters], fleet.max_ttl, fleet.restart_guard), now()
+    guard, at = Guard(len(fleet.masters), fleet.max_ttl, fleet.restart_guard), now()
     for i, facts in enumerate(fleet.masters):
         report = facts.memory.report
         # Without INFO a memory is as old as the connection, and ours is new: `permissions` says so.
         if report is not None and report.run_id and facts.mode != "sentinel":
             guard.judge(i, report, at)
     for i, facts in enumerate(fleet.masters):
-        facts.memory.guarded = guard.wait(i, at)
+        facts.memory.guarded = guard.remaining(i, at)
         if facts.memory.guarded:
             facts.memory.guard_reason = guard.fault(i, at).partition(": it has")[0]
 

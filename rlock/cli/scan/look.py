@@ -242,7 +242,7 @@ class Scan:
                     fault,
                     latency=answer.latency,
                     **answer.told,
-                    guarded=guard.wait(i, now),
+                    guarded=guard.remaining(i, now),
                     clock_offset=None if answer.clock is None else answer.clock - median,
                     locks=sum(lock.masters[i].holder is not None for lock in locks)
                     if fault is None

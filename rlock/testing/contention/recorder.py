@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from rlock._client.engine import client_label
 from rlock.errors import LeaseLostError, RLockError
 from rlock.rules import lease
-from rlock.rules.keys import client_label
 
 from .journal import Journal, now_ns
 

@@ -1,0 +1,208 @@
+"""HoldTable: the holds of one client in one process, with their mutex, and the reports of how each one ended.
+
+Each event of an acquire, and of its hold, is emitted once and in order. Ctrl-C can come between any two
+lines. So a method marks an event as emitted before it emits it. The undo of the acquire or release emits an
+event that was not marked.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..clock import Clock
+from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError
+from ..events import Acquired, Event, NotAcquired, Released, emit, observed
+from ..model import LeaseState
+from ..procedures.contender import Contender, Grant
+from ..procedures.port import Masters, UnderWay, WaitGenerator
+from ..procedures.release import free
+from ..rules.holds import Hold, Holds
+from ..rules.lease import LeaseEvent
+from .runtime import Parker, Runtime
+
+HELD_OR_SUSPECT = (LeaseState.HELD, LeaseState.SUSPECT)
+
+
+class HoldTable(Holds):
+    def __init__(
+        self, clock: Clock, runtime: Runtime, masters: Masters, on_change: Callable[[], object]
+    ) -> None:
+        """``on_change``: called with the mutex when the first hold came or the last one went."""
+        super().__init__()
+        self.clock = clock
+        self.runtime = runtime
+        self.under_way = UnderWay()
+        self.closed = False
+        self.closer: object = None  # the thread or task that closes the client now
+        #: As all mutexes of a client: a signal handler or a finalizer may enter it again (`interrupted`).
+        self.mutex: Any = threading.RLock()
+        self._masters = masters
+        self._on_change = on_change
+
+    def add(self, hold: Hold) -> None:
+        super().add(hold)
+        if len(self) == 1:
+            self._on_change()
+
+    def remove(self, hold: Hold) -> None:
+        super().remove(hold)
+        if not len(self):
+            self._on_change()
+
+    def hear(self, hold: Hold, *, early: bool = False) -> None:
+        """Read the confirmation of a hold before its lease is checked; ``early``: also before its end.
+
+        Otherwise a process that was stopped would take a confirmed lease for lost. Without the mutex: other
+        threads must not wait for a read from a socket.
+        """
+        lease = hold.lease
+        if lease.confirmation is not None and (early or self.clock() >= lease.valid_until):
+            self._masters.read_arrived()
+
+    def state(self, hold: Hold) -> LeaseState:
+        self.hear(hold)
+        return hold.lease.state_at(self.clock())
+
+    def remaining(self, hold: Hold) -> float:
+        self.hear(hold, early=True)
+        return hold.lease.remaining(self.clock())
+
+    def taken(self, name: str) -> bool:
+        hold = self.by_name.get(name)
+        return hold is not None and self.remaining(hold) > 0.0
+
+    def nested(self, hold: Hold) -> bool:
+        """Acquire once more what the owner holds. Raises `LeaseLostError` after a loss.
+
+        False: a signal handler or a finalizer has released it since the caller found it.
+        """
+        if self.state(hold) is LeaseState.LOST:
+            raise LeaseLostError(hold.name, hold.reason)
+        # No call behind this line: Ctrl-C there would leave an acquire that nobody gives back.
+        if hold.count < 1:
+            return False
+        hold.count += 1
+        return True
+
+    def give_up(self, hold: Hold) -> None:
+        """Drop a hold and release it, without waiting for the masters."""
+        with self.mutex:
+            self.remove(hold)
+            # Otherwise a healing at the same time would put the key back.
+            hold.lease.on(LeaseEvent.RELEASE)
+        free(self._masters, hold)
+        self.under_way.releasing.pop(hold.owner, None)
+        self.report_given_up(hold)
+
+    def report_acquired(self, hold: Hold, grant: Grant, contender: Contender) -> None:
+        """Emit the acquire of a hold, and then the events that waited for it."""
+        report, masters = contender.report, len(self._masters.context.masters)
+        waited, fair = self.clock() - report.began_at, hold.options.fair
+        event = Acquired(
+            hold.name, hold.owner, fair, waited, grant.votes, masters, grant.handed, report.queued
+        )
+        try:
+            report.ended = True
+            emit(event)
+        finally:
+            _emit_pending(hold)
+
+    def report_not_acquired(self, contender: Contender, error: BaseException | None = None) -> None:
+        options, report = contender.options, contender.report
+        if observed() and not report.ended:
+            waited = self.clock() - report.began_at
+            event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)
+            report.ended = True
+            emit(event)
+
+    def report_released(self, hold: Hold, began: float, *, confirmed: bool, handed: bool = False) -> None:
+        """Emit the release of a hold, which began at ``began``, unless its end was reported."""
+        _emit_pending(hold)
+        if hold.report.end_reported:
+            return
+        if observed():
+            held, took = began - hold.acquired_at, self.clock() - began
+            event = Released(hold.name, hold.owner, held, took, confirmed, handed)
+            hold.report.end_reported = True
+            emit(event)
+        hold.report.end_reported = True
+
+    def report_given_up(self, hold: Hold) -> None:
+        self.report_released(hold, self.clock(), confirmed=False)
+
+
+def _outcome(error: BaseException | None) -> str:
+    if error is None:
+        return "busy"
+    if isinstance(error, QuorumUnreachableError):
+        return "unreachable"
+    return "error" if isinstance(error, OptionsError) else "interrupted"
+
+
+def emit_in_order(hold: Hold, event: Event) -> None:
+    """Emit an event of a hold, but not before its acquire: an observer may still be handling that."""
+    pending = hold.report.pending_events
+    if pending is None:
+        emit(event)
+        return
+    pending.add(event)
+    if hold.report.pending_events is None:  # the acquire was emitted meanwhile, without this event
+        pending.emit()
+
+
+def _emit_pending(hold: Hold) -> None:
+    pending, hold.report.pending_events = hold.report.pending_events, None
+    if pending is not None:
+        pending.emit()
+
+
+class LossSignal:
+    """See `rlock.LossSignal`. ``poll_s``: how often a waiter checks the leases, although nobody wakes it."""
+
+    def __init__(self, table: HoldTable, holds: Sequence[Hold] = (), poll_s: float = math.inf) -> None:
+        self._table = table
+        self._holds = holds
+        self._poll_s = poll_s
+        self._set = False
+        #: No mutex guards it: a signal handler that asks `is_set` would wait for its own thread.
+        self._waiting: list[Parker] = []
+
+    def set(self) -> None:
+        # First: a waiter that is not in the list yet sees it before it sleeps.
+        self._set = True
+        for parker in [*self._waiting]:
+            with suppress(RuntimeError):  # another thread has woken it meanwhile, or its event loop is closed
+                self._wake(parker)
+
+    def _wake(self, parker: Parker) -> None:
+        parker.wake()
+
+    def is_set(self) -> bool:
+        """Whether the hold was lost. Sends nothing."""
+        if any(self._table.state(hold) is LeaseState.LOST for hold in self._holds):
+            self.set()
+        return self._set
+
+    def _wait_gen(self, timeout: float | None) -> WaitGenerator[bool]:
+        clock, parker = self._table.clock, self._table.runtime.parker()
+        until = clock() + (math.inf if timeout is None else timeout)
+        self._waiting.append(parker)
+        try:
+            while not self.is_set():
+                now = clock()
+                if now >= until:
+                    return False
+                # A waiter wakes at the end of the validity, also when the watchdog is late.
+                held = (hold.lease for hold in self._holds if hold.lease.state in HELD_OR_SUSPECT)
+                valid_for = min((lease.valid_until - now for lease in held), default=math.inf)
+                yield from parker.park(min(until - now, self._poll_s, max(valid_for, 0.001)))
+            return True
+        finally:
+            self._waiting.remove(parker)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'set' if self.is_set() else 'unset'}>"
