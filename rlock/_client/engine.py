@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -50,6 +50,8 @@ class Engine(Port):
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
+        #: The client, or None after it was collected.
+        self.client: Callable[[], object] = lambda: self
         guard, wire = Guard(masters, options.max_ttl, options.restart_guard), WIRES[options.interop]
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
