@@ -1,4 +1,4 @@
-"""The rows of the table of bad neighbours: what others saw of a fault, and what log, doctor and metrics said."""
+"""The rows of the table of bad neighbours: what others saw, and what log, doctor and metrics said."""
 
 from __future__ import annotations
 
