@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
@@ -183,6 +184,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
             check_patches()
             try:
                 fresh = Engine(self._endpoints, self._options, clock.now)
+                fresh.client = weakref.ref(self)
             except OSError as error:
                 raise RLockError(f"no master was asked: {error}") from error
             if self._current is not None and self._current is not engine:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -187,13 +188,15 @@ class MasterFailed(MasterEvent):
 
 @dataclass(frozen=True)
 class MasterAnswers(MasterEvent):
-    """A master is connected, for the first time or again."""
+    """A master is connected, or has confirmed a subscription, for the first time or again."""
 
     _level = logging.INFO
     news: bool = True  # it had failed, and is not flapping
+    messages: bool = False  # it has confirmed a subscription
 
     def __str__(self) -> str:
-        return f"{self.master} answers{' again' if self.news else ''}"
+        said = "confirms subscriptions" if self.messages else "answers"
+        return f"{self.master} {said}{' again' if self.news else ''}"
 
 
 @dataclass(frozen=True)
@@ -342,9 +345,6 @@ class PendingEvents(deque[Event]):
 
     def emit(self) -> None:
         """Emit the kept events, in any thread, without a mutex."""
-        while self:
-            try:
-                event = self.popleft()
-            except IndexError:  # another thread was faster
-                return
-            emit(event)
+        with suppress(IndexError):  # another thread was faster
+            while self:
+                emit(self.popleft())

@@ -1,4 +1,4 @@
-"""Run the bad neighbours and print a table: the fault, what the others saw of it, and what the log said.
+"""Run the bad neighbours and print a table: what the others saw, and what log, doctor and metrics said.
 
 For each fault there are two sides at the same time: the clients of one have the bad neighbour among their
 masters; for those of the other that master is down, which costs its vote and nothing else. Each side has a
@@ -6,7 +6,7 @@ client that is alone with its lock, and two that contend for one. The rule for a
 time-outs after it began: a pair of acquire and release takes at most 1.5 times as long as on the other side
 (medians), no lost message keeps the contenders waiting for a second, no acquire raises, a lock that is held
 throughout stays held, a client grows by less than 20 MB, and each client writes one to six warnings,
-which name the master.
+which name the master. The table has the worst of all clients, orders and numbers of masters.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from typing import Any
 
 import rlock
 import rlock.asyncio
+from rlock import events
+from rlock.telemetry.labels import LockLabels
+from rlock.telemetry.recorder import Recorder
 from rlock.testing.local.binaries import find_servers
 from rlock.testing.local.embedded import Master
 from rlock.testing.local.spawn import free_port
 from tests.lock.conftest import eventually
 
+from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
+from .report import HEAD, Gauges, Row, asked_doctor
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -135,6 +140,10 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE / 1e6
 
 
+#: A connection for messages is asked whether it lives every five seconds.
+LONGER = {"messages vanish": 7.0}
+
+
 @dataclass(frozen=True)
 class Case:
     fault: str
@@ -143,10 +152,11 @@ class Case:
     fair: bool
 
     def run(
-        self, urls: Sequence[str], seconds: float, seed: int, slower: float
-    ) -> tuple[list[str], list[str]]:
-        """The cells of its row, and why it is red."""
-        bad = Neighbour(urls[0], seed)
+        self, urls: Sequence[str], seconds: float, seed: int, slower: float, *, doctor: bool
+    ) -> tuple[Row, list[str]]:
+        """Its row, and why it is red."""
+        bad, gauges, told = Neighbour(urls[0], seed), Gauges(), ""
+        seconds += LONGER.get(self.fault, 0.0)
         proxy = None
         if self.fault in FIRST:
             FIRST[self.fault](bad)
@@ -154,6 +164,7 @@ class Case:
             proxy = bad.behind_proxy()
         log = Log(bad.label)
         logging.getLogger("rlock").addHandler(log)
+        end = events.observe(Recorder(gauges, LockLabels(None)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
             for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
@@ -173,9 +184,13 @@ class Case:
             grew = (peak - before) / CLIENTS
             ratio = sides[0].pair(began + SETTLE_S) / sides[1].pair(began + SETTLE_S)
             pause, usual = (side.pause(began + SETTLE_S, now) for side in sides)
+            metrics = gauges.of(bad.where)
+            if doctor:
+                told = asked_doctor([bad.url, *urls[1:]], bad.where)
             for side in sides:
                 side.stop()
         finally:
+            end()
             logging.getLogger("rlock").removeHandler(log)
             for side in sides:
                 side.ended.set()
@@ -187,17 +202,13 @@ class Case:
         red += [f"a pause of {pause:.2f} s"] if pause > usual + PAUSE_S else []
         red += [f"it grew by {grew:.0f} MB"] if grew > GROWTH_MB else []
         red += [f"{each} warnings of each client"] if bad.label and not 1 <= each <= WARNINGS else []
-        noticed = f"{named[0][0] - began:.1f} s" if named else "-"
+        noticed = max(0.0, named[0][0] - began) if named else -1.0
         said = named[0][1].partition(bad.label)[2].lstrip(" :") if named else ""
-        cells = [f"{ratio:.2f}", f"{pause:.2f} s", f"{grew:.1f}", noticed, str(each), said[:70]]
-        return [self.fault, *self.words, *cells, "red" if red else "green"], red
+        return Row(self.fault, ratio, pause, grew, noticed, each, said, told, metrics), red
 
     @property
     def words(self) -> list[str]:
         return [str(self.masters), "tasks" if self.tasks else "threads", "fair" if self.fair else "default"]
-
-
-HEAD = ["fault", "N", "client", "order", "slower", "pause", "MB", "noticed", "warnings", "the first", ""]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -206,7 +217,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--slower", type=float, default=1.5, help="how much slower the clients may get")
     parser.add_argument("--only", action="append", metavar="FAULT", help="faults whose name has this text")
     parser.add_argument("--quick", action="store_true", help="each fault once")
+    parser.add_argument("--crowd", type=int, metavar="N", help="N clients: connections and log lines")
     options = parser.parse_args(words)
+    if options.crowd:
+        crowd.report(options.crowd, 60.0 if options.seconds == 2.0 else options.seconds)
+        return 0
     every = list(itertools.product((3, 5), (False, True), (False, True)))
     names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
     cases = [
@@ -216,18 +231,21 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     fleet = [Master(next(iter(find_servers()))).start() for _ in range(5)]
     failed = []
+    rows: dict[str, Row] = {}
     replies()  # first: it takes seconds
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
     try:
         for number, case in enumerate(cases):
-            urls = [master.url for master in fleet[: case.masters]]
-            cells, red = case.run(urls, options.seconds, number, options.slower)
-            print(f"| {' | '.join(cells)} |", flush=True)
+            urls, first = [master.url for master in fleet[: case.masters]], case.fault not in rows
+            row, red = case.run(urls, options.seconds, number, options.slower, doctor=first)
+            print(*case.words, *row.cells, "red" if red else "green", sep="; ", flush=True)
+            rows[case.fault] = row if first else rows[case.fault].worse(row)
             if red:
                 failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
     finally:
         for master in fleet:
             master.close()
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    print(*(f"| {' | '.join(row.cells)} |" for row in rows.values()), sep="\n")
     print(*(f"RED {line}" for line in failed), sep="\n")
     print(f"{len(cases)} neighbours, {len(failed)} red")
     return bool(failed)

@@ -82,16 +82,16 @@ def server(answer: Callable[[], bytes]) -> Iterator[str]:
 
 
 class Neighbour:
-    """One bad master: its URL, and how it goes bad. ``label`` names it in the log."""
+    """One bad master: its URL, and how it goes bad. ``where`` names it; ``label``, if the log has to."""
 
     def __init__(self, url: str, seed: int) -> None:
-        self.url = self.label = self.direct = url
+        self.url = self.label = self.where = self.direct = url
         self.seed, self.open = seed, ExitStack()
 
     def behind_proxy(self) -> Proxy:
         proxy = Proxy(self.direct)
         self.open.callback(proxy.close)
-        self.url = self.label = proxy.url
+        self.url = self.label = self.where = proxy.url
         return proxy
 
     def any_reply(self) -> Callable[[], bytes]:
@@ -111,12 +111,6 @@ class Neighbour:
         self.open.callback(ended.set)
 
 
-def _deafen(bad: Neighbour, proxy: Proxy) -> None:
-    """No line of the log is due: the messages of the other masters are a quorum."""
-    proxy.forget_subscribers(later_ones=True)
-    bad.label = ""
-
-
 #: Faults of a proxy in front of a healthy master; they begin in mid-work.
 LATER: dict[str, Callable[[Neighbour, Proxy], object]] = {
     "none": lambda bad, proxy: setattr(bad, "label", ""),
@@ -129,7 +123,7 @@ LATER: dict[str, Callable[[Neighbour, Proxy], object]] = {
         lambda: proxy.lose_reply(scripts.ACQUIRE, "torn"), 0.02
     ),
     "answers anything": lambda bad, proxy: setattr(proxy, "lie", bad.any_reply()),
-    "messages vanish": lambda bad, proxy: _deafen(bad, proxy),
+    "messages vanish": lambda bad, proxy: proxy.forget_subscribers(later_ones=True),
 }
 
 LIES = {
@@ -144,7 +138,7 @@ for name, lie in LIES.items():
 
 
 def _refuses(bad: Neighbour) -> None:
-    bad.url = bad.label = f"redis://127.0.0.1:{free_port()}"
+    bad.url = bad.label = bad.where = f"redis://127.0.0.1:{free_port()}"
 
 
 def _hangs(bad: Neighbour) -> None:
@@ -158,11 +152,11 @@ def _hangs(bad: Neighbour) -> None:
 
     bad.open.enter_context(mock.patch.object(socket, "getaddrinfo", slow))
     bad.open.callback(mended.set)
-    bad.url = bad.label = "redis://hangs.test:6379"
+    bad.url = bad.label = bad.where = "redis://hangs.test:6379"
 
 
 def _master(bad: Neighbour, answer: Callable[[], bytes]) -> None:
-    bad.url = bad.label = "redis://" + bad.open.enter_context(server(answer))
+    bad.url = bad.label = bad.where = "redis://" + bad.open.enter_context(server(answer))
 
 
 def _mute() -> bytes:
@@ -178,6 +172,7 @@ def _sentinel(bad: Neighbour) -> None:
     places = [
         bad.open.enter_context(server(answer)) for answer in (bad.any_reply(), lambda: truth, lambda: truth)
     ]
+    bad.where = f"redis+sentinel://{','.join(places)}/m"
     bad.url, bad.label = f"redis+sentinel://{','.join(places)}/m?replicas=0", ""
 
 

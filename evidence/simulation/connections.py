@@ -36,7 +36,7 @@ class _Inbox:
 
 NOSCRIPT = RuntimeError("NOSCRIPT No matching script.")
 _LOAD = b"*3\r\n$6\r\nSCRIPT\r\n"
-#: See `_KEEPALIVE` in rlock/_client/endpoints.py.
+#: See `_keepalive` in rlock/_client/endpoints.py.
 KEEPALIVE_S = 11.0
 
 

@@ -243,7 +243,7 @@ class Connections(ABC, Generic[L]):
             if hangs and server.fault is NOT_CONNECTED:
                 self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
-    def _connect_gen(self, server: MasterConnection[L]) -> WaitGenerator[None]:
+    def _connect_gen(self, server: MasterConnection[L], *, once: bool = False) -> WaitGenerator[None]:
         """Try to connect; try again while the master has to get a missed command."""
         while True:
             options = self._connect_options(server)
@@ -255,7 +255,7 @@ class Connections(ABC, Generic[L]):
             with self._mutex:
                 pause = self._connected(server, options, outcome)
             self._context.pending_events.emit()
-            if pause is None:
+            if pause is None or once:
                 return
             yield from self._runtime.sleep(pause)
             with self._mutex:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
@@ -39,7 +40,18 @@ ONE_SERVER = "a majority of one server is none, each master must be a server of 
 #: The kernel notices a peer that has vanished after some 11 s, also without a command. TCP_USER_TIMEOUT does
 #: so for bytes without an acknowledgement: Linux would send them again for a quarter of an hour.
 _PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 11_000}
-_KEEPALIVE = {getattr(socket, option): value for option, value in _PROBES.items() if hasattr(socket, option)}
+
+
+@cache
+def _keepalive() -> dict[int, int]:
+    """The options that the kernel takes: with another one no connection could be made."""
+    taken: dict[int, int] = {}
+    with socket.socket() as tried:
+        for option, value in _PROBES.items():
+            with suppress(AttributeError, OSError):
+                tried.setsockopt(socket.IPPROTO_TCP, number := getattr(socket, option), value)
+                taken[number] = value
+    return taken
 
 
 @cache
@@ -184,7 +196,7 @@ class Endpoint:
         if "path" not in arguments:
             arguments.setdefault("socket_keepalive", True)
             if not isinstance(arguments.get("socket_keepalive_options"), dict):
-                arguments["socket_keepalive_options"] = _KEEPALIVE
+                arguments["socket_keepalive_options"] = _keepalive()
         made = guarded(self._class)(**arguments)  # type: ignore[arg-type]
         made.secrets = secrets_of(arguments)
         return made

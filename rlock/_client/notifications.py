@@ -120,6 +120,8 @@ class Subscription:
         #: The same as they come over the wire.
         self.public, self.client = (channel.encode() for channel in self.names)
         self.confirmed: set[int] = set()
+        #: Masters that had confirmed it, and are asked again.
+        self.doubted: set[int] = set()
         #: Masters that had confirmed it until their connection ended.
         self.lost: set[int] = set()
         self.idle_at = math.inf
@@ -171,6 +173,7 @@ class Subscription:
         return [place for _, place in islice(self.drawn(), LOOK_PLACES)]
 
     def confirm(self, master: int) -> None:
+        self.doubted.discard(master)
         if master in self.confirmed:
             return
         self.confirmed.add(master)
@@ -181,9 +184,14 @@ class Subscription:
                 inbox.wake(Wake.FREE)
         self.lost.discard(master)
 
+    def doubt(self) -> None:
+        self.doubted |= self.confirmed
+        self.confirmed.clear()
+
     def lose(self, master: int) -> None:
-        if master in self.confirmed:
+        if master in self.confirmed or master in self.doubted:
             self.confirmed.discard(master)
+            self.doubted.discard(master)
             self.lost.add(master)
 
     def deserted(self) -> bool:
@@ -202,3 +210,20 @@ class SubscribeReplies:
     told: set[int] = field(default_factory=set)  # masters of which the log has a line: they have refused it
     due: dict[int, float] = field(default_factory=dict)  # when the command was sent whose reply is due
     overdue: dict[int, float] = field(default_factory=dict)  # those of `due` that were late at the last look
+    silent: set[int] = field(default_factory=set)  # masters that have not replied in time
+    looks: int = 0
+
+    def refuse(self, master: int) -> bool:
+        """Note that a master refuses; whether the log has no line about it."""
+        self.due.pop(master, None)
+        self.refusing.add(master)
+        news = master not in self.told
+        self.told.add(master)
+        return news
+
+    def late(self, now: float) -> dict[int, float]:
+        """Those of `due` that were late at two looks: an event loop reads late."""
+        self.looks += 1
+        before = self.overdue
+        self.overdue = {i: at for i, at in self.due.items() if now - at > self.timeout}
+        return {i: at for i, at in self.overdue.items() if before.get(i) == at}

@@ -10,10 +10,13 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from ..rules.replies import text
+from .libraries import errors
 
 #: A group's scheme, and the scheme of its servers.
 SCHEMES = {
@@ -24,8 +27,9 @@ SCHEMES = {
 }
 FORM = "redis+sentinel://host:26379,host:26379/service?replicas=1"
 PORT = 26379
-#: How long one Sentinel may take for each step of its answer.
+#: How long one Sentinel may take for each step of its answer, and for its name and all steps.
 SENTINEL_S = 0.5
+DEADLINE_S = 1.5
 
 _URL = re.compile(r"([^:]+)://(?:([^/?#]*)@)?([^/?#@]+)/([A-Za-z0-9._-]+)/?(?:\?([^#]*))?")
 _YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
@@ -74,12 +78,16 @@ class Service:
         self.service_name = name
         self.sentinels = sentinels  # an endpoint for each
         self._error = error
+        self._asking: dict[int, Future[Any]] = {}
 
     def newest(self, answers: Sequence[Any]) -> tuple[str, int]:
         """The address in the newest of the answers. Raises redis-py's error if there is none."""
         named = [found for answer in answers if (found := _address(answer)) is not None]
         if named:
             return max(named)[1:]
+        for answer in answers:
+            if isinstance(answer, errors("AuthenticationError", "NoPermissionError")):
+                raise type(answer)(f"its Sentinels refuse the password or the user: {answer}")
         said = [f"{one.label}: {answer}" for one, answer in zip(self.sentinels, answers, strict=True)]
         if any("No such master" in each for each in said):
             raise self._error(
@@ -88,19 +96,24 @@ class Service:
         raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
 
     def get_master_address(self) -> Any:
-        answers: list[Any] = [None] * len(self.sentinels)
-
-        def ask(i: int) -> None:
-            answers[i] = self._ask(self.sentinels[i].connection(SENTINEL_S))
-
         # At the same time: otherwise each one that is down would add its time-out to every attempt.
-        # Daemons, and no executor: otherwise the end of the process would wait for those that are down.
-        asked = [threading.Thread(target=ask, args=(i,), daemon=True) for i in range(len(answers))]
-        for thread in asked:
-            thread.start()
-        for thread in asked:
-            thread.join()
-        return self.newest(answers)
+        asked = [self._question(i) for i in range(len(self.sentinels))]
+        wait(asked, DEADLINE_S)
+        late = f"no answer within {DEADLINE_S:g} s"
+        return self.newest([each.result() if each.done() else late for each in asked])
+
+    def _question(self, i: int) -> Future[Any]:
+        found = self._asking.get(i)
+        if found is None or found.done():  # otherwise a name that hangs would take a thread more each time
+            connection, found = self.sentinels[i].connection(SENTINEL_S), Future()
+            answer = partial(lambda found: found.set_result(self._ask(connection)), found)
+            self._asking[i] = found
+            try:
+                # A daemon, and no executor: otherwise the process could not end while one is down.
+                threading.Thread(target=answer, daemon=True).start()
+            except RuntimeError:  # there are no more threads
+                answer()
+        return found
 
     def _ask(self, connection: Any) -> Any:
         try:
@@ -115,8 +128,9 @@ class Service:
 
 class AsyncService(Service):
     async def get_master_address(self) -> Any:
-        asked = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
-        return self.newest(await asyncio.gather(*asked))
+        questions = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
+        asked = [asyncio.wait_for(question, DEADLINE_S) for question in questions]
+        return self.newest(await asyncio.gather(*asked, return_exceptions=True))
 
     async def _ask(self, connection: Any) -> Any:
         try:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from ..events import MasterFailed, SubscribeRefused
+from ..events import MasterAnswers, MasterFailed, SubscribeRefused
 from ..model import Fault, FaultKind
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
@@ -31,6 +31,8 @@ from .runtime import Runtime
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
+#: After so many looks all masters have to confirm: a firewall may have forgotten a quiet connection.
+PROBE_LOOKS = 10
 
 L = TypeVar("L", bound=Connection)
 
@@ -148,7 +150,7 @@ class Subscriptions(Notifications, Traffic[L]):
     def doubt(self, contender: Contender) -> None:
         with self._mutex:
             if (found := self._by_name.get(contender.name)) is not None:
-                found.confirmed.clear()  # until the replies come; no PING, which an ACL may forbid
+                found.doubt()  # until the replies come; no PING, which an ACL may forbid
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
 
     def next_waiter(self, name: str) -> Contender | None:
@@ -178,13 +180,11 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._connections.wake_reader(inbox)
 
     def _settled(self, found: Subscription) -> bool:
-        connections = self._connections
-        if connections.closed or len(found.confirmed) >= self._context.quorum:
+        servers, answered = self._connections.servers, found.confirmed | self._replies.refusing
+        if self._connections.closed or len(found.confirmed) >= self._context.quorum:
             return True
-        answered = found.confirmed | self._replies.refusing
-        return not connections.is_connecting and all(
-            server.connection is None or server.index in answered for server in connections.servers
-        )
+        here = [server for server in servers if server.connection is not None]
+        return not self._connections.is_connecting and all(server.index in answered for server in here)
 
     def after_data(self) -> None:
         """Pass on hand-offs whose waiters have left, and tell of unknown messages."""
@@ -237,17 +237,18 @@ class Subscriptions(Notifications, Traffic[L]):
         return True
 
     def _drop_silent(self, now: float) -> None:
-        """Drop the connections without a reply in time at two looks: an event loop reads late."""
-        replies, before = self._replies, self._replies.overdue
-        replies.overdue = {i: at for i, at in replies.due.items() if now - at > replies.timeout}
+        """Drop the connections without a reply in time. Now and then all masters have to confirm again."""
+        replies, late = self._replies, self._replies.late(now)
         for server in self._connections.servers:
-            at, connection = before.get(server.index), server.connection
-            if connection is None or at is None or replies.overdue.get(server.index) != at:
-                continue
-            text = f"no reply to SUBSCRIBE for {now - at:.3g} s: connecting again"
-            failed = MasterFailed(server.endpoint.label, "silent", text, connection.answered, connected=True)
-            self._context.pending_events.add(failed)
-            self._connections.drop(server, broken(text))
+            if server.connection is not None and (at := late.get(server.index)) is not None:
+                text = f"no reply to SUBSCRIBE for {now - at:.3g} s: connecting again"
+                news = server.index not in replies.silent
+                replies.silent.add(server.index)
+                failed = MasterFailed(server.endpoint.label, "silent", text, news, connected=True)
+                self._context.pending_events.add(failed)
+                self._connections.drop(server, broken(text))
+        if replies.looks % PROBE_LOOKS == 0:
+            self._send_all(encode(("SUBSCRIBE", *next(iter(self._by_name.values())).names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
@@ -257,10 +258,7 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
-            self._replies.due.pop(server.index, None)
-            self._replies.refusing.add(server.index)
-            if server.index not in self._replies.told:
-                self._replies.told.add(server.index)
+            if self._replies.refuse(server.index):
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
@@ -269,6 +267,9 @@ class Subscriptions(Notifications, Traffic[L]):
         if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
+            news = server.index in self._replies.silent
+            self._replies.silent.discard(server.index)
+            self._context.pending_events.add(MasterAnswers(server.endpoint.label, news, messages=True))
             for each in [found, *self._sharing(found)]:
                 each.confirm(server.index)
         elif channel == found.client and kind == b"message":

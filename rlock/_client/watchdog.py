@@ -160,6 +160,9 @@ class Watchdog(ABC):
         for hold in lost:
             self.report_loss(hold)
         if renewing:
+            if engine.client() is None:
+                engine.client = lambda: engine  # told once
+                log.warning("the client of lock %r was collected: nobody can release it", renewing[0].name)
             with self._mutex:
                 # Otherwise one slow master would delay the renewal of a short lease.
                 until = min(self._schedule.next_due(), self._clock() + RENEW_STRAGGLERS_S)

@@ -74,13 +74,24 @@ class Connections(connections.Connections[SocketConnection]):
         #: The waiter whose thread reads for all, and that thread.
         self._leader: Waiter | None = None
         self._reader: object = None
-        self._nested = False  # that thread was reading when a signal handler or finalizer began to
+        self._nested: Waiter | None = None  # it was reading when a signal handler or finalizer began to
         self._followers: set[Waiter] = set()
         #: Followers that have their replies and are not woken yet, in order.
         self._answered: dict[Waiter, None] = {}
         #: The follower that was woken last: it wakes the next one, or it leads and writes.
         self._next: Waiter | None = None
         self._gather_until = -math.inf
+        #: Masters for whose attempts no thread could be started.
+        self._unstarted: set[Server] = set()
+
+    def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
+        until = self._clock() + patience
+        yield from super().connect_gen(patience, enough, check)
+        while self.up < enough and self._unstarted and self._clock() <= until:
+            with self._mutex:
+                server = self._unstarted.pop() if self._unstarted else None
+            if server is not None and server.connection is None:
+                run(self._connect_gen(server, once=True))
 
     def read_until(
         self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
@@ -123,7 +134,8 @@ class Connections(connections.Connections[SocketConnection]):
             # A signal handler or finalizer waits, so its own thread does not read.
             or (leader is self._leader and self._reader == caller)
         ):
-            self._nested |= self._leader not in (None, waiter) and self._reader == caller
+            if self._reader == caller and self._leader not in (None, waiter):
+                self._nested = self._leader
             self._leader, self._reader = waiter, caller
             if self._answered or self.gathering:
                 self._wake_next(waiter, now)
@@ -139,12 +151,12 @@ class Connections(connections.Connections[SocketConnection]):
         with self._mutex:
             self._followers.discard(waiter)
             self._answered.pop(waiter, None)
+            if self._nested is waiter:
+                self._nested = None
             if self._leader is waiter:
                 self._leader = None
-                if (
-                    self._nested
-                ):  # otherwise the interrupted wait would go on polling for what this one has read
-                    self._nested = False
+                if self._nested is not None:
+                    # Otherwise the interrupted wait would go on polling for what this one has read.
                     self._wake_pipe.wake()
             if self._followers or self.gathering:
                 self._wake_next(waiter, self._clock())
@@ -261,9 +273,11 @@ class Connections(connections.Connections[SocketConnection]):
         self._wake_pipe.wake()  # otherwise a poll under way would not see a new connection
 
     def _start(self, server: Server) -> None:
+        self._unstarted.add(server)
         threading.Thread(
             target=self._connect_in_background, args=(server,), name="rlock-dial", daemon=True
         ).start()
+        self._unstarted.discard(server)
 
     def _connect_in_background(self, server: Server) -> None:
         try:

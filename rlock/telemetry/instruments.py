@@ -187,6 +187,14 @@ UP = Instrument(
     "1",
     "1: this process is connected to the master; 0: its last try failed, and the master has no vote.",
 )
+HEARD = Instrument(
+    "redlock_master_heard",
+    "rlock.master.heard",
+    Kind.LATEST,
+    ("master",),
+    "1",
+    "1: the messages of the master reach the waiters of this process; 0: they do not, and it polls.",
+)
 SLOW = Instrument(
     "redlock_master_slow_total",
     "rlock.master.slow",
@@ -259,6 +267,7 @@ ALL = (
     RENEWAL_FAILURES,
     RENEWAL_TIME,
     UP,
+    HEARD,
     FAILURES,
     SLOW,
     GUARDED,

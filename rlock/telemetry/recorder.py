@@ -71,6 +71,7 @@ class Recorder(Forgetful):
             events.ReleaseUnsure: self._unsure,
             events.MasterFailed: self._failed,
             events.MasterAnswers: self._answers,
+            events.SubscribeRefused: lambda event: self._hears(event.master, False),
             events.MasterSlow: self._slow,
             events.MasterGuarded: self._guarded,
             events.MasterHealed: self._healed,
@@ -148,8 +149,16 @@ class Recorder(Forgetful):
         # A server that closes an idle connection is not down: the next dial tells.
         if not (event.connected and event.kind in ("broken", "silent", "flapping")):
             self._sink.set(the.UP, 0, master)
+        if event.kind == "silent":
+            self._hears(event.master, False)
+
+    def _hears(self, master: str, hears: bool) -> None:
+        self._sink.set(the.HEARD, int(hears), self._master(master))
 
     def _answers(self, event: events.MasterAnswers) -> None:
+        if event.messages:
+            self._hears(event.master, True)
+            return
         master = self._master(event.master)
         # Otherwise a group without replicas would be up after each new connection, and no alert would fire.
         self._sink.set(the.UP, int(event.master not in self._lacking), master)

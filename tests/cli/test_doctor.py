@@ -14,7 +14,8 @@ import rlock
 from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
 from rlock.rules.keys import NOTE
 
-from ..lock.conftest import eventually
+from ..faults.proxy import Proxy
+from ..lock.conftest import eventually, in_background
 from ..servers import AnyMaster, Fleet, acl_user, left, name_of, raw
 from .doctoring import Seen, doctor
 from .doctoring import good as good  # a fixture
@@ -205,6 +206,29 @@ def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fle
     ):
         assert what in told[url]["what"]
         assert action in told[url]["action"]
+
+
+def test_a_master_whose_messages_do_not_arrive_is_named(good: Fleet) -> None:
+    proxy = Proxy(good.urls[1])
+    proxy.forget_subscribers(later_ones=True)
+    try:
+        found = doctor([good.urls[0], proxy.url, good.urls[2]], request_timeout="0.5").one("one-server")
+    finally:
+        proxy.close()
+    assert (found["master"], found["severity"]) == (name_of(proxy.url), "error")
+    assert "reached no subscriber" in found["what"]
+
+
+def test_a_client_whose_first_subscription_was_forgotten_by_a_firewall_is_told(good: Fleet) -> None:
+    with rlock.Client(good.urls) as other, rlock.Client(good.urls) as client, client.lock("x"):
+        in_background(lambda: other.lock("x").acquire(timeout=20))
+        with raw(good.urls[1]) as server:
+            channel = eventually(lambda: server.pubsub_channels("*|*"))[0]
+            assert not doctor(good.urls).of("one-server")
+            old = server.pubsub()
+            old.subscribe(channel)
+            assert "1 client has an older connection" in doctor(good.urls).one("one-server")["what"]
+            old.close()
 
 
 def test_warnings_pass_unless_strict_and_fewer_than_a_quorum_are_exit_status_69(good: Fleet) -> None:

@@ -95,6 +95,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("one-server", one(addresses=("10.0.0.1", "10.0.0.2")), WARNING),
     ("one-server", one(other_run_id="9" * 40), ERROR),
     ("one-server", one(unheard=True), ERROR),
+    ("one-server", one(twice=1), WARNING),
     ("latency", one(round_trips=[0.001] * 6 + [0.11]), None),
     ("latency", one(round_trips=[0.001] * 6 + [0.26]), WARNING),
     ("latency", one(round_trips=[0.51] * 2), ERROR),

@@ -270,13 +270,15 @@ def test_what_a_finalizer_releases_between_two_lines_is_not_held_by_an_acquire(c
     lock.release()
 
 
-def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it() -> None:
+@pytest.mark.parametrize("waits", [1, 2])
+def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it(waits: int) -> None:
     """Otherwise it would poll for a quarter of the request time-out."""
     masters, polled = MemoryMasters(1), []
 
     def handler(*_: object) -> None:
         masters[0].resume()
-        assert client.lock("y", renew=False).acquire()
+        for number in range(waits):
+            assert client.lock(f"y{number}", renew=False).acquire()
 
     def poll(timeout: float) -> Any:
         polled.append(found := genuine(timeout))

@@ -68,8 +68,8 @@ class Proxy:
         self.lie: bytes | Callable[[], bytes] = b""
         #: Replies and messages arrive a byte at a time, with so many seconds in between.
         self.trickle_s = 0.0
-        #: Losses that have happened.
-        self.losses = 0
+        #: Losses that have happened, and connections that were taken.
+        self.losses = self.accepted = 0
         self._losses: list[_Loss] = []
         self._cut_requests = self._cut_replies = self._closed = False
         self._held_requests = self._held_replies = False
@@ -173,6 +173,7 @@ class Proxy:
 
     def _accept(self) -> None:
         near, _ = self._listening.accept()
+        self.accepted += 1
         try:
             far = socket.create_connection(self._master, timeout=5.0)
         except OSError:

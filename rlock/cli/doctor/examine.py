@@ -22,6 +22,7 @@ from ...clock import now
 from ...model import Code
 from ...procedures.port import new_owner
 from ...rules import commands, keys, replies
+from ...rules.replies import text
 from ...rules.restart_guard import Guard, MemoryReport
 from ...rules.timing import lease_ms
 from ..numbers import time_us as parse_time
@@ -211,6 +212,7 @@ class Examination:
         facts, channels = self.facts, self._scope.channels()
         other = Session(self._endpoint, self.patience, deadline)
         try:
+            facts.twice = _subscribed_twice(session)
             subscriptions = [("SUBSCRIBE", channel) for pair, _ in channels for channel in pair]
             info, *heard = other.ask([("INFO", "server"), *subscriptions])
             published = session.ask([("PUBLISH", silent, "0") for (_, silent), _ in channels])
@@ -220,6 +222,12 @@ class Examination:
                 if not (isinstance(message, list) and message[:1] == [b"message"]):
                     facts.unheard = True
             left = other.one("UNSUBSCRIBE", channels[0][0][0])
+        except SessionError as error:
+            if error.trouble is not Trouble.TIMEOUT:
+                raise
+            session.one("TIME")  # it answers
+            facts.unheard = True
+            return
         finally:
             other.close()
         if isinstance(info, bytes):
@@ -271,6 +279,14 @@ class Examination:
             facts.write_fault = str(taken)
         # In any case: an error does not say that nothing was written.
         session.run(commands.undo(keys.OWN, name, owner, hand_on=False))
+
+
+def _subscribed_twice(session: Session) -> int:
+    """How many channels of one client have several subscribers. 0 also if the user may not ask that."""
+    found = session.one("PUBSUB", "CHANNELS", "*|*")
+    names = [text(name) for name in found[:1000]] if isinstance(found, list) else []
+    counts = session.one("PUBSUB", "NUMSUB", *names) if names else []
+    return sum(count > 1 for count in counts[1::2]) if isinstance(counts, list) else 0
 
 
 def examine(endpoints: Sequence[Endpoint], fleet: Fleet, scope: Scope, measure_s: float) -> None:

@@ -153,6 +153,7 @@ class Facts:
     permissions: Permissions = field(default_factory=Permissions)
     other_run_id: str | None = None  # told by a second connection
     unheard: bool = False  # a published message reached nobody, though there was a subscriber
+    twice: int = 0  # channels of one client each that have several subscribers
     write_fault: str | None = None  # why it granted no lock
 
     def text(self, name: str) -> str | None:

@@ -156,7 +156,14 @@ def one_server(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
         yield error(
             "a message that was published reached no subscriber, though there was one",
             "a release does not wake waiters, and they sleep until they look again",
-            "name the server itself: a proxy that drops messages, or two servers behind one name",
+            "name the server itself: a proxy or firewall that drops messages, or two servers behind one name",
+        )
+    if facts.twice:
+        yield warning(
+            f"{facts.twice} client{'s have' if facts.twice > 1 else ' has'} an older connection for messages",
+            "a firewall or NAT forgot it, and the messages of a release were lost until the client noticed",
+            "raise the idle limit of what stands in between over the 5 s after which clients ask",
+            "CLIENT LIST TYPE pubsub",
         )
 
 

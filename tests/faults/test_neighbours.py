@@ -1,0 +1,192 @@
+"""One bad neighbour: what the client does about it, and what it says."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock._client import endpoints, sentinel, subscriptions
+from rlock._sync.connection import Endpoint
+from rlock._sync.engine import Engine
+from rlock.events import MasterAnswers, MasterFailed, observe
+from rlock.telemetry import instruments
+from rlock.telemetry.labels import LockLabels
+from rlock.telemetry.recorder import Recorder
+
+from ..lock.conftest import eventually
+from ..servers import Fleet, name_of, raw
+from .conftest import ClientFor, Proxies, Waiter, usable, waiting
+
+
+class Gauges:
+    """A sink that keeps the gauge of the masters that are heard."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, float] = {}
+
+    def add(self, *_: Any) -> None: ...
+    def note(self, *_: Any) -> None: ...
+
+    def set(self, instrument: instruments.Instrument, value: float, *labels: str) -> None:
+        if instrument is instruments.HEARD:
+            self.heard[labels[0]] = value
+
+
+def test_a_master_whose_messages_do_not_arrive_is_told_once_counted_and_measured(
+    masters3: Fleet,
+    client_for: ClientFor,
+    proxies: Proxies,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The messages of the others are a quorum, so no waiter misses anything."""
+    monkeypatch.setattr(subscriptions, "PROBE_LOOKS", 1)
+    (bad,) = proxies(masters3.urls[:1])
+    label, gauges, events = name_of(bad.url), Gauges(), list[Any]()
+    ends = [observe(Recorder(gauges, LockLabels(None))), observe(events.append)]
+    holder, other = client_for(masters3.urls, 10.0), client_for([bad.url, *masters3.urls[1:]], 10.0)
+    lock = holder.lock("x")
+    lock.acquire()
+    waiter = Waiter(other)
+    waiting(holder)
+    assert eventually(lambda: gauges.heard.get(label) == 1)
+    with caplog.at_level(logging.INFO, "rlock"):
+        bad.forget_subscribers(later_ones=True)
+
+        def silent() -> list[bool]:
+            return [each.news for each in events if isinstance(each, MasterFailed) and each.kind == "silent"]
+
+        assert eventually(lambda: len(silent()) > 1), "it is tried again"
+        assert gauges.heard[label] == 0
+        assert silent()[:2] == [True, False]
+        bad.mend()
+        assert eventually(lambda: gauges.heard[label] == 1)
+        assert any(isinstance(event, MasterAnswers) and event.messages and event.news for event in events)
+    for end in ends:
+        end()
+    assert not waiter.done
+    lock.release()
+    assert waiter.got()
+    said = [record.getMessage() for record in caplog.records if label in record.getMessage()]
+    assert sum("no reply to SUBSCRIBE" in line for line in said) == 1
+    assert said[-1] == f"{label} confirms subscriptions again"
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name in names:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+def test_without_a_thread_the_caller_and_the_watchdog_connect_themselves(
+    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_for(masters3.urls, 1.5)
+    lock = client.lock("held")
+    lock.acquire()
+    refuse_threads(monkeypatch, "rlock-dial")
+    for _ in range(3):
+        for url in masters3.urls:
+            with raw(url) as server:
+                server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        usable(client)
+        time.sleep(0.3)
+    engine = client._engine()
+    for url in masters3.urls:
+        with raw(url) as server:
+            server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    time.sleep(2.0)  # longer than the lease: only the watchdog uses the client
+    lock.check()
+    assert engine.masters._connections.up >= 2
+    lock.release()
+
+
+def test_a_client_that_is_collected_while_it_holds_is_told_once(
+    masters3: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = rlock.Client(masters3.urls, 3.0, restart_guard=0)
+    engine = client._engine()
+    for name in ("a", "b"):
+        client.lock(name).acquire()
+    del client
+    gc.collect()
+    try:
+        assert eventually(lambda: "was collected" in caplog.text)
+        assert engine in Engine.holding
+        time.sleep(1.5)  # two renewals
+        assert caplog.text.count("was collected") == 1
+    finally:
+        engine.close()
+
+
+def test_a_sentinel_whose_name_hangs_costs_an_attempt_a_bounded_time_and_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look_up, mended, asked = socket.getaddrinfo, threading.Event(), list[str]()
+
+    def slow(host: Any, *args: Any, **options: Any) -> Any:
+        if host != "hangs.test":
+            return look_up(host, *args, **options)
+        asked.append(host)
+        mended.wait(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "it took too long")
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(sentinel, "DEADLINE_S", 0.3)
+    endpoint = Endpoint("redis+sentinel://hangs.test,127.0.0.1:1/m?replicas=1")
+    service = endpoint.service
+    assert service is not None
+    began = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(redis_error(), match=r"hangs.test:26379: no answer within 0.3 s; .*refused"):
+            service.get_master_address()
+    assert time.monotonic() - began < 3.0
+    mended.set()
+    assert len(asked) == 1
+
+
+def redis_error() -> type[Exception]:
+    error: type[Exception] = Endpoint("redis://x").library.ConnectionError
+    return error
+
+
+@pytest.mark.parametrize("threads", [True, False], ids=["threads", "no threads"])
+def test_a_sentinel_is_asked_in_place_if_no_thread_can_be_started(
+    threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Endpoint("redis+sentinel://127.0.0.1:1,127.0.0.1:2/m?replicas=1").service
+    assert service is not None
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("none")))
+    with pytest.raises(redis_error(), match=r"refused.*refused"):
+        service.get_master_address()
+
+
+def test_an_option_that_the_kernel_refuses_is_left_out(
+    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Old(socket.socket):
+        def setsockopt(self, level: int, option: int, *value: Any) -> None:
+            if (level, option) == (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18)):
+                raise OSError(92, "Protocol not available")
+            super().setsockopt(level, option, *value)
+
+    monkeypatch.setattr(socket, "socket", Old)
+    endpoints._keepalive.cache_clear()
+    try:
+        usable(client_for(masters3.urls))
+        assert socket.TCP_KEEPIDLE in endpoints._keepalive()
+    finally:
+        endpoints._keepalive.cache_clear()
