@@ -199,7 +199,7 @@ def controls(seeds: int) -> int:
         with broken(rule):
             traces = [trace for seed in range(seeds) for trace in recorded(seed)]
             if rule in SCENARIOS:
-                traces.append(directed("scenario", SCENARIOS[rule].play))
+                traces.append(directed("scenario", SCENARIOS[rule][0]))
         found = lost(traces)
         names = {trace.name.partition(",")[0] for trace in found}
         scenario = "not followed" if "scenario" in names else "followed" if rule in SCENARIOS else ""
