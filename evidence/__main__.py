@@ -69,8 +69,6 @@ MODELS = (
          "evidence.simulation.histories --seeds 200", _SCHEDULES),
     Part("histories-long", _HISTORIES, "the same", "evidence.simulation.histories --seeds 1700", _SCHEDULES,
          long=True),
-    Part("histories-controls", _HISTORIES, "each rule broken in the code",
-         "evidence.simulation.histories --controls", rows=r"^.+(?:Illegal|Ok|cannot be seen) .*"),
     Part("scenarios", _SIMULATION, "each rule broken, in random schedules and in scenarios",
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
     Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
@@ -98,8 +96,7 @@ MASTERS = (
          rows=r"^.+, seed \d+: .*", long=True),
     Part("counter", "lost updates", "a counter, whose clients are stopped",
          "evidence.soak --counter --minutes 0.7", SOAK),
-    Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls",
-         rows=r"^\S.* \d+ +[\d.]+  (?:RED|green).*"),
+    Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls", rows=TABLE),
 )  # fmt: skip
 PARTS = (*MODELS, *MASTERS)
 #: Of a part that an interrupt left out.

@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from evidence import __main__ as runner
-from evidence.bugs import BUGS
 
 RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
 Record = dict[str, Any]
 
 
 def table(name: str) -> str:
-    """``evidence``: all parts; ``tlc-MODULE``: its searches; ``broken-rules``; else the rows of a part."""
+    """``evidence``: all parts; ``tlc-MODULE``: its searches; else the rows of a part."""
     records: dict[str, Record] = json.loads(RESULTS.read_text(encoding="utf-8"))
     if name == "evidence":
         return _all(records)
-    if name == "broken-rules":
-        return _broken(records["histories-controls"], records["soak-controls"])
     if name.startswith("tlc-"):
         return _searches(records, name.split("-")[1:])
     record = records.get(f"{name}-long", records[name])
@@ -97,21 +94,3 @@ def _searches(records: dict[str, Record], modules: list[str]) -> str:
         f"\n{len(expected)} more searches leave out a rule, or must reach a state. Each ended as it must.\n"
     )
     return _source(*runs) + _lines(*runs[0]["rows"][:2], *rows) + controls
-
-
-def _broken(histories: Record, soak: Record) -> str:
-    """For each rule that was tried: Porcupine's verdict on a history, and what the soak notices."""
-    rows = [
-        "| rule broken in the code | Porcupine, a simulated history | soak, real masters |",
-        "|---|---|---|",
-    ]
-    for rule in dict.fromkeys((*BUGS, *(row[:28].strip() for row in soak["rows"]))):
-        judged, seen = (
-            next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
-            for run in (histories, soak)
-        )
-        noticed = re.search(r"RED after [\d.]+ s: (.+?) *(?:green|RED|$)", seen)
-        told = "refused" if judged.startswith("Illegal") else judged
-        if told or noticed:
-            rows.append(_row(rule, told, noticed[1] if noticed else "not tried"))
-    return _source(histories, soak) + _lines(*rows)

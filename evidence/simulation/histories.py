@@ -1,7 +1,6 @@
 """Histories of the simulation in EDN, for Porcupine: ``python -m evidence.simulation.histories h.edn``.
 
-The schedules of ``--seeds`` are one history, in which each schedule has locks of its own. ``--controls``
-plays the saved schedule of each bug of evidence/bugs, with the bug and without it, and asks Porcupine.
+The schedules of ``--seeds`` are one history, in which each schedule has locks of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from rlock.rules.holds import Hold
 from rlock.testing.contention import edn
@@ -18,17 +16,12 @@ from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import Attempt, Grant, History, Look
 from rlock.testing.contention.journal import SECOND
 
-from ..bugs import broken
-from ..bugs.__main__ import found
 from ..porcupine import MissingError, Porcupine
 from .client import Client
 from .play import Play
 from .referee import Referee, valid_for
-from .schedules import Schedule, drawn
+from .schedules import drawn
 from .world import World
-
-#: Verdicts of the referee that a history of acquires and releases shows as well.
-SHOWN = ("two valid leases", "fencing token")
 
 
 class Historian(Referee):
@@ -93,16 +86,12 @@ class Historian(Referee):
             attempt.looks.append(Look(now, until))
 
 
-def played(schedule: Schedule) -> Historian:
-    play = Play(schedule)
-    historian = Historian(play.world, f"{schedule.seed}/")
+def scheduled(seed: int) -> Historian:
+    play = Play(drawn(seed))
+    historian = Historian(play.world, f"{seed}/")
     play.world.referee = historian
     play.play()
     return historian
-
-
-def scheduled(seed: int) -> Historian:
-    return played(drawn(seed))
 
 
 def write(path: Path, historians: list[Historian]) -> int:
@@ -114,45 +103,11 @@ def write(path: Path, historians: list[Historian]) -> int:
     return edn.write(path, whole, evictions)
 
 
-class Control(NamedTuple):
-    """A schedule with a bug, and without it."""
-
-    without: Historian
-    whole: Historian
-
-
-def control(bug: str, schedule: Schedule) -> Control | None:
-    """The saved schedule of a bug; None: what it shows is no operation of a history, or no promise of one."""
-    with broken(bug):
-        without = played(schedule)
-    shown = any(found.what.startswith(SHOWN) for found in without.violations)
-    return Control(without, played(schedule)) if shown else None
-
-
-def controls(porcupine: Porcupine, folder: Path) -> int:
-    """Each bug of evidence/bugs; how many surprises."""
-    surprises, path = 0, folder / "history.edn"
-    for bug, schedule in found().items():
-        shown, verdicts = control(bug, schedule), []
-        if shown is None:
-            print(f"{bug:<36}cannot be seen in a history")
-            continue
-        for historian in shown:
-            write(path, [historian])
-            verdicts.append(porcupine.judge(path).legal)
-        surprises += verdicts != [False, True]
-        told = ["Ok" if legal else "Illegal" for legal in verdicts]
-        print(f"{bug:<36}{told[0]:<9}without it {told[1]:<9}", end="")
-        print(shown.without.violations[0].what, flush=True)
-    return surprises
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.simulation.histories", description=__doc__)
     parser.add_argument("edn", type=Path, nargs="?", help="write the history to this file")
     parser.add_argument("--seeds", type=int, default=200, help="how many schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--controls", action="store_true", help="each bug instead")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rlock-porcupine-") as made:
         try:
@@ -160,8 +115,6 @@ def main() -> int:
         except MissingError as error:
             print(error, file=sys.stderr)
             return 77  # automake's status of a test that cannot run here
-        if options.controls:
-            return 1 if controls(porcupine, Path(made)) else 0
         path = options.edn or Path(made) / "history.edn"
         seeds = range(options.first, options.first + options.seeds)
         write(path, [scheduled(seed) for seed in seeds])
