@@ -53,7 +53,7 @@ class Part:
 _SPEC, _SIMULATION = "[the specification](spec/README.md)", "simulation"
 _HISTORIES = "[histories of the simulation](#histories)"
 _CONFORMANCE = "[conformance](spec/README.md#the-code-follows-the-specification)"
-_SCHEDULES = r"^\d+ schedules.*"
+_SCHEDULES, _HUNT = r"^\d+ schedules.*", r"^first seed .*"
 MODELS = (
     Part("spec", _SPEC, "TLC: the scopes of less than half a minute", "evidence.spec", rows=TABLE),
     Part("spec-full", _SPEC, "TLC: all scopes", "evidence.spec --full", rows=TABLE, long=True),
@@ -62,9 +62,9 @@ MODELS = (
     Part("conformance-controls", _CONFORMANCE, "each rule broken in the code",
          "evidence.spec.conformance --controls --seeds 40", rows=TABLE, quick=True),
     Part("simulation", _SIMULATION, "the client's code under all faults, in virtual time",
-         "evidence.simulation --seeds 3000", _SCHEDULES),
-    Part("simulation-long", _SIMULATION, "the same", "evidence.simulation --first 300000 --seeds 20000",
-         _SCHEDULES, long=True),
+         "evidence.hunt --first 0 --limit 3000 --workers 1 --minutes 60", _HUNT),
+    Part("simulation-long", _SIMULATION, "the same",
+         "evidence.hunt --first 300000 --limit 20000 --workers 1 --minutes 300", _HUNT, long=True),
     Part("histories", _HISTORIES, "Porcupine judges random schedules",
          "evidence.simulation.histories --seeds 200", _SCHEDULES),
     Part("histories-long", _HISTORIES, "the same", "evidence.simulation.histories --seeds 1700", _SCHEDULES,
