@@ -33,7 +33,7 @@ LIMIT_S = 6 * 3600.0
 MISSING = 77
 #: A pytest run, the rows of a Markdown table, and the figures of a soak.
 TESTS, TABLE = r"^\d+ passed.*", r"^\|.*"
-SOAK = r"^  ((?:holds|faults|lost_before_their_time) +\d+|(?:lost updates,|verdict) .*)"
+SOAK = r"^  ((?:holds|faults|lost_before_their_time) +\d+|(?:lost updates,|verdict|porcupine:) .*)"
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,10 @@ MASTERS = (
     Part("soak-3", "soak", "processes on real masters, all faults",
          "evidence.soak --masters 3 --ttl 2 --minutes 1", SOAK, quick=True),
     Part("soak-5", "soak", "the same", "evidence.soak --masters 5 --ttl 10 --minutes 1", SOAK),
-    Part("soak-long", "soak", "the same on each server, in both orders; Porcupine judges each history",
-         "evidence.soak --parts build/evidence/soak --minutes 180 --seed 1",
-         rows=r"^.+, seed \d+: .*", long=True),
+    *(Part(f"soak-{order}-{masters}-{ttl}", "soak", "the same for long; Porcupine judges the history",
+           f"evidence.soak --masters {masters} --ttl {ttl} --order {order} --minutes 25 --processes 4"
+           f" --calm 30 --edn build/evidence/{order}-{masters}-{ttl}.edn", SOAK, long=True)
+      for masters in (3, 5) for ttl in (2, 10) for order in ("fair", "default")),
     Part("counter", "lost updates", "a counter, whose clients are stopped",
          "evidence.soak --counter --minutes 0.7", SOAK),
     Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls", rows=TABLE),
