@@ -51,7 +51,6 @@ class Part:
 
 
 _SPEC, _SIMULATION = "[the specification](spec/README.md)", "simulation"
-_HISTORIES = "[histories of the simulation](#histories)"
 _CONFORMANCE = "[conformance](spec/README.md#the-code-follows-the-specification)"
 _SCHEDULES, _HUNT = r"^\d+ schedules.*", r"^first seed .*"
 MODELS = (
@@ -65,10 +64,6 @@ MODELS = (
          "evidence.hunt --first 0 --limit 3000 --workers 1 --minutes 60", _HUNT),
     Part("simulation-long", _SIMULATION, "the same",
          "evidence.hunt --first 300000 --limit 20000 --workers 1 --minutes 300", _HUNT, long=True),
-    Part("histories", _HISTORIES, "Porcupine judges random schedules",
-         "evidence.simulation.histories --seeds 200", _SCHEDULES),
-    Part("histories-long", _HISTORIES, "the same", "evidence.simulation.histories --seeds 1700", _SCHEDULES,
-         long=True),
     Part("scenarios", _SIMULATION, "each rule broken, in random schedules and in scenarios",
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
     Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
@@ -89,8 +84,9 @@ MASTERS = (
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",
          rows=r"^.+: \d+ cuts \(.*", long=True),
     Part("soak-3", "soak", "processes on real masters, all faults",
-         "evidence.soak --masters 3 --ttl 2 --minutes 1", SOAK, quick=True),
-    Part("soak-5", "soak", "the same", "evidence.soak --masters 5 --ttl 10 --minutes 1", SOAK),
+         "evidence.soak --masters 3 --ttl 2 --minutes 1 --edn build/evidence/soak-3.edn", SOAK, quick=True),
+    Part("soak-5", "soak", "the same",
+         "evidence.soak --masters 5 --ttl 10 --minutes 1 --edn build/evidence/soak-5.edn", SOAK),
     *(Part(f"soak-{order}-{masters}-{ttl}", "soak", "the same for long; Porcupine judges the history",
            f"evidence.soak --masters {masters} --ttl {ttl} --order {order} --minutes 25 --processes 4"
            f" --calm 30 --edn build/evidence/{order}-{masters}-{ttl}.edn", SOAK, long=True)

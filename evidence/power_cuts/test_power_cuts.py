@@ -10,7 +10,7 @@ from .__main__ import VARIANTS, Variant, play
 
 
 @pytest.mark.rule("3.6")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_power_cuts_show_what_they_must(variant: Variant) -> None:
     """No overlap, unless the condition of a control is left out."""

@@ -91,9 +91,7 @@ def _options() -> Any:
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
     parser.add_argument("--rate", type=float, default=0.005, help="the error of the clients' clocks")
     parser.add_argument("--calm", dest="calm_s", type=float, default=0.0, help="seconds of 90 without faults")
-    parser.add_argument(
-        "--server", type=lambda path: read_version(Path(path)), help="default: any, by the seed"
-    )
+    parser.add_argument("--server", type=lambda path: read_version(Path(path)), help="default: by the seed")
     parser.add_argument("--edn", type=Path, help="write the history here; Porcupine judges it")
     return parser.parse_args()
 
