@@ -33,7 +33,7 @@ LIMIT_S = 6 * 3600.0
 MISSING = 77
 #: A pytest run, the rows of a Markdown table, and the figures of a soak.
 TESTS, TABLE = r"^\d+ passed.*", r"^\|.*"
-SOAK = r"^  ((?:holds|faults|lost_before_their_time) +\d+|(?:lost updates,|verdict) .*)"
+SOAK = r"^  ((?:holds|faults|lost_before_their_time) +\d+|(?:lost updates,|verdict|porcupine:) .*)"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,8 @@ class Part:
 
 
 _SPEC, _SIMULATION = "[the specification](spec/README.md)", "simulation"
-_HISTORIES = "[histories of the simulation](#histories)"
 _CONFORMANCE = "[conformance](spec/README.md#the-code-follows-the-specification)"
-_SCHEDULES = r"^\d+ schedules.*"
+_SCHEDULES, _HUNT = r"^\d+ schedules.*", r"^first seed .*"
 MODELS = (
     Part("spec", _SPEC, "TLC: the scopes of less than half a minute", "evidence.spec", rows=TABLE),
     Part("spec-full", _SPEC, "TLC: all scopes", "evidence.spec --full", rows=TABLE, long=True),
@@ -62,15 +61,9 @@ MODELS = (
     Part("conformance-controls", _CONFORMANCE, "each rule broken in the code",
          "evidence.spec.conformance --controls --seeds 40", rows=TABLE, quick=True),
     Part("simulation", _SIMULATION, "the client's code under all faults, in virtual time",
-         "evidence.simulation --seeds 3000", _SCHEDULES),
-    Part("simulation-long", _SIMULATION, "the same", "evidence.simulation --first 300000 --seeds 20000",
-         _SCHEDULES, long=True),
-    Part("histories", _HISTORIES, "Porcupine judges random schedules",
-         "evidence.simulation.histories --seeds 200", _SCHEDULES),
-    Part("histories-long", _HISTORIES, "the same", "evidence.simulation.histories --seeds 1700", _SCHEDULES,
-         long=True),
-    Part("histories-controls", _HISTORIES, "each rule broken in the code",
-         "evidence.simulation.histories --controls", rows=r"^.+(?:Illegal|Ok|cannot be seen) .*"),
+         "evidence.hunt --first 0 --limit 3000 --workers 1 --minutes 60", _HUNT),
+    Part("simulation-long", _SIMULATION, "the same",
+         "evidence.hunt --first 300000 --limit 20000 --workers 1 --minutes 300", _HUNT, long=True),
     Part("scenarios", _SIMULATION, "each rule broken, in random schedules and in scenarios",
          "pytest -q evidence/bugs evidence/hunt evidence/simulation/test_directed.py", TESTS),
     Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
@@ -91,15 +84,16 @@ MASTERS = (
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",
          rows=r"^.+: \d+ cuts \(.*", long=True),
     Part("soak-3", "soak", "processes on real masters, all faults",
-         "evidence.soak --masters 3 --ttl 2 --minutes 1", SOAK, quick=True),
-    Part("soak-5", "soak", "the same", "evidence.soak --masters 5 --ttl 10 --minutes 1", SOAK),
-    Part("soak-long", "soak", "the same on each server, in both orders; Porcupine judges each history",
-         "evidence.soak --parts build/evidence/soak --minutes 180 --seed 1",
-         rows=r"^.+, seed \d+: .*", long=True),
+         "evidence.soak --masters 3 --ttl 2 --minutes 1 --edn build/evidence/soak-3.edn", SOAK, quick=True),
+    Part("soak-5", "soak", "the same",
+         "evidence.soak --masters 5 --ttl 10 --minutes 1 --edn build/evidence/soak-5.edn", SOAK),
+    *(Part(f"soak-{order}-{masters}-{ttl}", "soak", "the same for long; Porcupine judges the history",
+           f"evidence.soak --masters {masters} --ttl {ttl} --order {order} --minutes 25 --processes 4"
+           f" --calm 30 --edn build/evidence/{order}-{masters}-{ttl}.edn", SOAK, long=True)
+      for masters in (3, 5) for ttl in (2, 10) for order in ("fair", "default")),
     Part("counter", "lost updates", "a counter, whose clients are stopped",
          "evidence.soak --counter --minutes 0.7", SOAK),
-    Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls",
-         rows=r"^\S.* \d+ +[\d.]+  (?:RED|green).*"),
+    Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls", rows=TABLE),
 )  # fmt: skip
 PARTS = (*MODELS, *MASTERS)
 #: Of a part that an interrupt left out.

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from evidence import __main__ as runner
-from evidence.bugs import BUGS
 
 RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
 Record = dict[str, Any]
 
 
 def table(name: str) -> str:
-    """``evidence``: all parts; ``tlc-MODULE``: its searches; ``broken-rules``; else the rows of a part."""
+    """``evidence``: all parts; else the rows of a part."""
     records: dict[str, Record] = json.loads(RESULTS.read_text(encoding="utf-8"))
     if name == "evidence":
         return _all(records)
-    if name == "broken-rules":
-        return _broken(records["histories-controls"], records["soak-controls"])
-    if name.startswith("tlc-"):
-        return _searches(records, name.split("-")[1:])
     record = records.get(f"{name}-long", records[name])
     return _source(record) + _lines(*_as_table(record["rows"]))
 
@@ -83,35 +77,3 @@ def _counted(rows: list[list[str]]) -> list[str]:
             f"{module}: {len(states)} safe, {sum(states):,} states; {others} violated as they must be"
         )
     return told
-
-
-def _searches(records: dict[str, Record], modules: list[str]) -> str:
-    """The searches of these modules, but for the controls. A star: the search is in the full run only."""
-    runs = [records[name] for name in ("spec-full", "spec") if name in records]
-    quick = {_cells(row)[0] for row in records.get("spec", {}).get("rows", ())}
-    found = {cells[0]: cells[1:] for run in runs for cells in map(_cells, run["rows"]) if cells[1] in modules}
-    expected = [case for case in found if re.search(r"without: |reached: ", case)]
-    told = {case: cells for case, cells in found.items() if case not in expected}
-    rows = (_row(case + " *" * (case not in quick), *cells) for case, cells in told.items())
-    controls = (
-        f"\n{len(expected)} more searches leave out a rule, or must reach a state. Each ended as it must.\n"
-    )
-    return _source(*runs) + _lines(*runs[0]["rows"][:2], *rows) + controls
-
-
-def _broken(histories: Record, soak: Record) -> str:
-    """For each rule that was tried: Porcupine's verdict on a history, and what the soak notices."""
-    rows = [
-        "| rule broken in the code | Porcupine, a simulated history | soak, real masters |",
-        "|---|---|---|",
-    ]
-    for rule in dict.fromkeys((*BUGS, *(row[:28].strip() for row in soak["rows"]))):
-        judged, seen = (
-            next((row[len(rule) :].strip() for row in run["rows"] if row.startswith(rule)), "")
-            for run in (histories, soak)
-        )
-        noticed = re.search(r"RED after [\d.]+ s: (.+?) *(?:green|RED|$)", seen)
-        told = "refused" if judged.startswith("Illegal") else judged
-        if told or noticed:
-            rows.append(_row(rule, told, noticed[1] if noticed else "not tried"))
-    return _source(histories, soak) + _lines(*rows)

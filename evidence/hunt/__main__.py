@@ -1,7 +1,7 @@
 """Hunt: search with new seeds on all cores, and print what was covered: ``make hunt MINUTES=10``.
 
 A find is made short and saved in evidence/hunt/found; the quick tests replay what is there. ``--replay FILE``
-plays a saved schedule again, with its history.
+plays a saved schedule again, and ``--seed N`` a random one, with its history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..bugs import BUGS, broken
 from ..simulation.play import play
-from ..simulation.schedules import Schedule
+from ..simulation.schedules import Schedule, drawn
 from .search import Sum, hunt, shrunk
 
 FOUND = Path(__file__).parent / "found"
@@ -29,8 +29,8 @@ def told(result: Sum) -> str:
     )
 
 
-def replay(path: Path) -> int:
-    outcome = play(Schedule.loads(path.read_text(encoding="utf-8")), history=True)
+def replay(schedule: Schedule) -> int:
+    outcome = play(schedule, history=True)
     print("\n".join(outcome.history))
     print(outcome)
     return 1 if outcome.violations else 0
@@ -44,10 +44,12 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1 << 60, help="schedules at the most")
     parser.add_argument("--with", dest="bug", choices=BUGS, default="", metavar="BUG", help="have it")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play this schedule only")
+    parser.add_argument("--seed", type=int, help="play the schedule of this seed only")
     options = parser.parse_args()
-    if options.replay is not None:
+    if options.replay is not None or options.seed is not None:
         with broken(options.bug) if options.bug else nullcontext():
-            return replay(options.replay)
+            saved = options.replay and Schedule.loads(options.replay.read_text(encoding="utf-8"))
+            return replay(saved or drawn(options.seed))
     result = hunt(
         first=options.first,
         workers=options.workers,

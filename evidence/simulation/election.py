@@ -11,9 +11,7 @@ from typing import Any
 
 from rlock._client.connection import PendingCall
 from rlock.errors import QuorumUnreachableError
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER
-from rlock.procedures.attempt import take_place
-from rlock.procedures.contender import Contender
+from rlock.procedures.acquire import AT_ONCE
 from rlock.rules.command_templates import Command
 from rlock.rules.options import ClientOptions, LockOptions
 
@@ -53,21 +51,12 @@ def options(*, fair: bool = False) -> LockOptions:
     return LockOptions(NAME, ClientOptions().lease(None), fair=fair)
 
 
-def contend(world: World, contenders: int, *, hold_s: float, standing: bool = False) -> list[Thread]:
+def contend(world: World, contenders: int, *, hold_s: float) -> list[Thread]:
     """So many fresh clients, each of which wants the lock once, all of them at START_S."""
     threads = []
     for _ in range(contenders):
         client = world.client()
         thread = client.thread()
-        if standing:
-            # As after an earlier wait, not long ago.
-            earlier = client.thread()
-            waiter = Contender(earlier.key, options(), FOR_EVER, 0.0)
-            take_place(client.context, waiter)
-            program = client.subscriptions.subscribe(waiter, 0.0)
-            world.events.at(START_S - 0.2, lambda t=earlier, p=program: t.start(p))  # type: ignore[misc]
-            stop = partial(client.subscriptions.unsubscribe, waiter, left=True)
-            world.events.at(START_S - 0.1, stop)
         program = cycle(client, thread, options(), hold_s=hold_s)
         world.events.at(START_S, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
         threads.append(thread)
@@ -86,11 +75,9 @@ def until_over(world: World, threads: Sequence[Thread], within: float = PATIENCE
     )
 
 
-def elect(
-    masters: int, contenders: int, seed: int, *, standing: bool = False, hold_s: float = 0.001
-) -> Election:
+def elect(masters: int, contenders: int, seed: int) -> Election:
     world = World(masters, seed)
-    threads = contend(world, contenders, hold_s=hold_s, standing=standing)
+    threads = contend(world, contenders, hold_s=0.001)
     entered = world.referee.entered
     assert until_owned(world), f"nobody got it: {masters=} {contenders=} {seed=} {world.left(NAME)}"
     round_trip = world.network.round_trip
@@ -121,9 +108,7 @@ class Instant:
     busy: int  # False
     lies: int  # False before anybody had the votes of a quorum
     errors: list[str]
-    rounds: int  # of the one that asked most, of any kind
     violations: list[Violation]
-    left: set[str]  # owners that have votes at the end
 
 
 def answered(client: Client, thread: Thread, until: float, answers: list[tuple[float, Any]]) -> Program:
@@ -160,11 +145,10 @@ def instant(
     apart: float = 0.0,
     cold: bool = False,
     kept: tuple[float, float] = (0.0, 0.0),
-    spread: float = 0.0001,
     until: Callable[[int], float] = lambda i: AT_ONCE,
     upset: Callable[[World], object] = lambda world: None,
 ) -> Instant:
-    """So many clients ask within ``spread``; each is near one master and ``apart`` from the others.
+    """So many clients ask at once; each is near one master and ``apart`` from the others.
 
     ``cold``: they are not connected yet. ``kept``: how often and how long they are kept from running.
     ``until``: how long each of them waits. ``upset``: what happens besides.
@@ -181,18 +165,16 @@ def instant(
                 way.extra = 0.0 if m == i % masters else apart
         thread = client.thread()
         threads.append(thread)
-        when = START_S + world.random.uniform(0.0, spread)
+        when = START_S + world.random.uniform(0.0, 0.0001)
         program = answered(client, thread, until(i), answers)
         world.events.at(when, lambda t=thread, p=program: t.start(p))  # type: ignore[misc]
     upset(world)
     until_over(world, threads)
     world.run(world.events.now + 0.1)
-    left = {owner for host in world.hosts for owner in host.left(NAME)}
     world.close()
     errors = [str(answer) for _, answer in answers if isinstance(answer, Exception)]
     busy = sum(answer is None for _, answer in answers)
     lies = sum(answer is None and at < owned_since() for at, answer in answers)
     won = len(answers) - busy - len(errors)
-    rounds = max(sum(thread.asked.values()) for thread in threads)
     what = f"N={masters} k={contenders} seed={seed} apart={apart}"
-    return Instant(what, won, busy, lies, errors, rounds, world.referee.violations, left)
+    return Instant(what, won, busy, lies, errors, world.referee.violations)

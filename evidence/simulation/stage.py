@@ -9,20 +9,17 @@ from random import Random
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
 from rlock.rules import keys
-from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
 
 from .client import Client
 from .driver import Program, sleep
 from .events import Latency
-from .hosts import EPOCH_US
 from .referee import Referee
 from .world import Network, World
 
 NAME = "job"
 FLEET = ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.3)
 OPTIONS = LockOptions(NAME, FLEET.lease(None))
-FIXED = LockOptions(NAME, FLEET.lease(None), renew=False)
 SHAKE_S = 0.03
 
 
@@ -32,17 +29,12 @@ class Stage:
     ``dice``: nothing happens quite when it is told to, but up to ``SHAKE_S`` before or after.
     """
 
-    def __init__(self, dice: Random | None = None, *, durable: bool = False, replicas: int = 0) -> None:
+    def __init__(self, dice: Random | None = None, *, replicas: int = 0) -> None:
         self._dice = dice
         exactly, of_group = Latency(0.001, 0.0), {0: replicas} if replicas else {}
         network = Network(exactly, exactly, exactly)
         self.world = World(1 if of_group else 3, 1, network, skew=0.0, max_ttl=1.0, replicas=of_group)
         self.world.history = []
-        if durable:
-            for host in self.world.hosts:
-                # It has been restarted since somebody wrote the note, and was durable then.
-                host.durable = True
-                host.master.write(NOTE, f"earlier:durable {EPOCH_US - 3_600_000_000} 1000")
         self.holder = self.client()
         self.other = self.client()
 

@@ -24,7 +24,7 @@ def test_every_promise_is_kept_whatever_goes_wrong(block: int) -> None:
     first = first_seed() + block * SEEDS
     for seed in range(first, first + SEEDS):
         outcome = play(drawn(seed))
-        assert outcome.violations == [], f"python -m evidence.simulation --seed {seed}: {outcome}"
+        assert outcome.violations == [], f"python -m evidence.hunt --seed {seed}: {outcome}"
 
 
 def test_each_kind_of_fault_happens_in_some_schedule() -> None:
@@ -36,7 +36,7 @@ def test_a_seed_has_the_same_history_in_another_process() -> None:
     """Neither addresses nor the order of a set of strings may have a say in it."""
 
     def replay(hash_seed: str) -> str:
-        command = [sys.executable, "-m", "evidence.simulation", "--seed", "5"]
+        command = [sys.executable, "-m", "evidence.hunt", "--seed", "5"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         top = Path(__file__).parents[2]
         done = subprocess.run(command, cwd=top, env=environment, capture_output=True, text=True, check=True)

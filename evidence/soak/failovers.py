@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from statistics import median
 from typing import Any
 
 from rlock.rules.timing import guard_time
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import Attempt, History
-from rlock.testing.contention.journal import SECOND, now_ns
+from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.embedded import ServerBinary, find_server
 from tests.groups.group import ReplicatedGroup, Server, until
 
@@ -78,9 +76,9 @@ class GroupFleet(Fleet):
 
 
 def failover_figures(
-    history: History, ttl: float, failovers: Sequence[Failover], evictions: Iterable[Eviction]
+    history: History, failovers: Sequence[Failover], evictions: Iterable[Eviction]
 ) -> dict[str, Any]:
-    """The holds that had validity left at a promotion, those of them that were lost early, and gaps."""
+    """The holds that had validity left at a promotion, and those of them that were lost early."""
     holds = history.holds
     early = {hold.id for hold in lost_early(holds, evictions)}
     across = {
@@ -89,27 +87,11 @@ def failover_figures(
         for failover in failovers
         if hold.grant.at < failover.promoted_at < _believed_until(hold, failover.promoted_at)
     }
-    grants = sorted(hold.grant.at for hold in holds)
-    each = []
-    for failover in failovers:
-        following = bisect_right(grants, failover.promoted_at)
-        if following < len(grants):
-            since = grants[following] - failover.promoted_at
-            # With a replica away, or a stopped old primary, the group has no vote.
-            least = max(int(ttl * SECOND), failover.whole_at - failover.promoted_at)
-            each.append((failover.kind, since / SECOND, (since - least) / SECOND))
     return {
         "failovers": dict(Counter(failover.kind for failover in failovers)),
         "holds_at_a_failover": len(across),
         "of_these_lost_early": len(across & early),
-        "promotion_to_grant_s": _told([gap for _, gap, _ in each]),
-        "beyond_ttl_and_replica_s": _told([late for _, _, late in each]),
-        "each_failover": each,
     }
-
-
-def _told(seconds: list[float]) -> str:
-    return f"median {median(seconds):.2f}, longest {max(seconds):.2f}" if seconds else ""
 
 
 def _believed_until(hold: Attempt, at: int) -> int:
@@ -160,7 +142,7 @@ def _failover(on: Field, dice: Random, kind: str, harm: Callable[[ReplicatedGrou
         guard = guard_time(on.fleet.ttl)
         on.rest(dice.choice((0.0, guard)) + dice.uniform(0.0, STALE_S))
         group.mend()
-        on.failovers.append(Failover(kind, promoted_at, now_ns()))
+        on.failovers.append(Failover(kind, promoted_at))
 
 
 @fault("failover-command")

@@ -61,23 +61,6 @@ class Crew:
             self._hire(place)
         return told
 
-    def dismiss(self, pid: int) -> str:
-        """SIGKILL this one, if it is one of them, and start no other."""
-        with self._mutex:
-            at = [i for i, (_, process) in enumerate(self._alive) if process.pid == pid]
-            return self._kill(at[0]) if at and len(self._alive) > 1 else "nobody"
-
-    def place(self, pid: int) -> int | None:
-        """The place of a process, if it is one of them."""
-        return next((setup.place for setup, process in self._alive if process.pid == pid), None)
-
-    def send(self, pid: int, number: int) -> None:
-        """Send a signal to this one, if it is one of them."""
-        with self._mutex:
-            for _, process in self._alive:
-                if process.pid == pid:
-                    process.send_signal(number)
-
     def freeze(self, dice: Random, seconds: float, share: float = 0.0) -> str:
         """SIGSTOP one of them, or that share of all, and SIGCONT after so many seconds."""
         with self._mutex:
@@ -163,11 +146,10 @@ class Crew:
 
 
 class Failover(NamedTuple):
-    """A replica that was promoted. Instants are nanoseconds."""
+    """A replica that was promoted, and when, in nanoseconds."""
 
     kind: str
     promoted_at: int
-    whole_at: int  # since when the new primary has all replicas
 
 
 @dataclass

@@ -8,7 +8,7 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.managers import BaseManager
 from pathlib import Path
@@ -18,7 +18,7 @@ import redis
 
 import rlock
 from rlock.rules.quorum import quorum
-from rlock.rules.timing import FENCE_TTL_S, guard_time
+from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults import clock
 from tests.faults.proxy import Proxy
@@ -110,8 +110,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self._grown_at = [0.0 for _ in self.masters]
         #: By how much each wall clock may still be set back.
         self._backward_s = [0.95 * ttl for _ in self.masters]
-        #: Until then tokens may be ahead of the clocks (time.monotonic).
-        self._ahead_until = 0.0
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
@@ -171,27 +169,11 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         restart guard lasts; a step forward ends leases early, which is outside the promise.
         """
         with self._mutex:
-            settable = self.clocks and time.monotonic() > self._ahead_until
-            step = min(seconds, self._backward_s[i]) if settable else 0.0
+            step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
             self._backward_s[i] -= step
             if step:
                 self.clocks[i].step(-step)
         return step
-
-    def put_ahead(self, masters: Iterable[redis.Redis], fence: str, owner: str) -> None:
-        """Give a token as a clock would that was ahead; masters without memory will not fall behind it."""
-        times: list[tuple[int, int]] = []
-        with self._mutex:
-            for i in range(len(self)):
-                with contextlib.suppress(redis.RedisError), contextlib.closing(self.raw(i)) as client:
-                    times.append(client.time())
-            second, us = min(times)
-            token = second * 10**6 + us + int(0.95e6 * self.ttl)
-            self._ahead_until = time.monotonic() + self.ttl
-            for master in masters:
-                with contextlib.suppress(redis.RedisError):
-                    given = str(master.get(fence) or "0").partition(" ")[0]
-                    master.set(fence, f"{max(token, int(given) + 1)} {owner}", px=int(FENCE_TTL_S * 1000))
 
     def turn_clocks(self, way: int) -> None:
         """Make the fast wall clocks slow, or the other way round: they may not be far apart in the end."""

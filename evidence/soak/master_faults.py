@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from random import Random
-
-import redis
 
 import rlock
 from rlock.testing.contention.checker import Eviction
@@ -126,53 +123,6 @@ def disk(on: Field, dice: Random) -> None:
                 on.fleet.start(i, disk_lost=True)
 
 
-@fault("ghosts")
-def ghosts(on: Field, dice: Random) -> None:
-    """Votes of contenders that died stand on a minority, so that nobody gets more than a bare quorum.
-
-    When they end, one of the masters of that quorum may lose its memory: then nobody has one but by what is
-    known of its age.
-    """
-    fewer = (len(on.fleet) - 1) // 2
-    order = dice.sample(range(len(on.fleet)), len(on.fleet))
-    chosen, flushed = order[:fewer], order[-1]
-    on.note("ghosts", chosen)
-    with contextlib.ExitStack() as stack:
-        masters = [stack.enter_context(contextlib.closing(on.fleet.raw(i))) for i in chosen]
-
-        def each(script: str, *more: str | int) -> None:
-            for master in masters:
-                with contextlib.suppress(redis.RedisError):
-                    master.eval(script, len(on.names), *on.names, *more)
-
-        until = time.monotonic() + dice.uniform(0.3, 1.5)
-        while time.monotonic() < until and not on.over.is_set():
-            each(_HAUNT, f"{GHOST}{dice.getrandbits(128):032x}", int(on.fleet.ttl * 1000))
-            on.rest(0.02)
-        each(_LAY, GHOST)
-    if dice.random() < 0.7 and on.fleet.flush(flushed):
-        on.note("flush", f"{flushed}, after the ghosts")
-
-
-GHOST = "dead/0/ghost:"
-_HAUNT = """
-for _, lock in ipairs(KEYS) do
-    if redis.call('exists', lock) == 0 then
-        redis.call('hset', lock, ARGV[1], 1)
-        redis.call('pexpire', lock, ARGV[2])
-    end
-end
-"""
-_LAY = """
-for _, lock in ipairs(KEYS) do
-    local holder = redis.call('hkeys', lock)[1]
-    if holder and string.sub(holder, 1, #ARGV[1]) == ARGV[1] then
-        redis.call('del', lock)
-    end
-end
-"""
-
-
 @fault("clock")
 def clock(on: Field, dice: Random) -> None:
     """The wall clock of a master is set back."""
@@ -185,18 +135,6 @@ def clock(on: Field, dice: Random) -> None:
 def murder(on: Field, dice: Random) -> None:
     """SIGKILL of a worker; another one takes its place."""
     on.note("murder", on.crew.kill(dice))
-
-
-@fault("behead")
-def behead(on: Field, dice: Random) -> None:
-    """SIGKILL of the holder of a lock, without a new worker; then time for the others to notice."""
-    name = dice.choice(on.names)
-    with rlock.Client(on.fleet.urls, ttl=on.fleet.ttl, max_ttl=on.fleet.ttl) as client:
-        holder = client.status(name).holder
-    if holder is not None:
-        told = on.crew.dismiss(int(holder.split("/")[1]))
-        on.note("behead", f"{told}, which held {name}")
-        on.rest(6 * on.fleet.ttl)
 
 
 @fault("freeze")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -48,12 +47,6 @@ def slow(on: Field, dice: Random) -> None:
     _weather(on, f"slow by {delay:.3f} s", _some(on, dice), pause, lambda proxy: proxy.delay(delay))
 
 
-@fault("crawl")
-def crawl(on: Field, dice: Random) -> None:
-    """All proxies take 0.3 s at once; who goes directly is fast."""
-    _weather(on, "crawl", [*itertools.chain(*on.fleet.proxies)], 5.0, lambda proxy: proxy.delay(0.3))
-
-
 @fault("lose")
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
@@ -66,15 +59,6 @@ def lose(on: Field, dice: Random) -> None:
     for proxy in chosen:
         (proxy.lose_reply if reply else proxy.lose_request)(script, then)
     on.rest(0.5)
-
-
-@fault("lost-replies")
-def lost_replies(on: Field, dice: Random) -> None:
-    """All masters carry an acquire out, and the connections break before they have said so."""
-    on.note("lost replies", "of all")
-    for proxy in itertools.chain(*on.fleet.proxies):
-        proxy.lose_reply(on.commands["acquire"], "reset")
-    on.rest(0.3)
 
 
 @fault("reset")

@@ -13,21 +13,17 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
-from . import failovers, hand_off_faults, master_faults, network_faults  # noqa: F401  # they register their faults
+from . import failovers, master_faults, network_faults  # noqa: F401  # they register their faults
 from .field import FAULTS
-from .progress import longest_gaps, lost_early
+from .progress import lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: They wait for a hand-off, so they have a thread of their own.
-HAND_OFFS = ("late-release", "late-confirmation")
-#: In each so many seconds other faults rest for so many: a hand-off takes several that live.
-HAND_OFFS_ALONE_S = (25.0, 10.0)
-#: Faults for the profiles of the negative controls only.
-CONTROLS = ("crawl", "lost-replies", "freeze-half", "behead")
+#: For `--counter` and a negative control only.
+FREEZES = ("freeze-half",)
 #: Faults of groups.
 FAILOVERS = tuple(name for name in FAULTS if name.startswith("failover-"))
 #: The faults that ``all`` means: for bare masters, and for groups.
-ALL = tuple(name for name in FAULTS if name not in (*CONTROLS, *FAILOVERS))
+ALL = tuple(name for name in FAULTS if name not in (*FREEZES, *FAILOVERS))
 ALL_OF_GROUPS = (*FAILOVERS, *PROCESSES)
 #: Faults of a single master, by which the others lose nothing.
 ONE_MASTER = ("kill", "disk", "clock")
@@ -65,13 +61,6 @@ class Plan:
     calm_s: float = 0.0
     names: tuple[str, ...] = NAMES
     holds: str = "mixed"
-    request_timeout: float | None = None
-    contenders: int = 2
-    #: The workers behind proxies: ``some`` (every second one) or ``all``. ``some/short``: as some, and the
-    #: other workers hold for a moment only.
-    proxied: str = "all"
-    #: A free lock must be had within so many seconds; None: the faults of this run may explain worse.
-    stall_s: float | None = None
     #: Stop at the first finding. Else a run goes on: one violation must not hide another.
     until_red: bool = False
     #: Wait until what killed processes left has gone; else it is enough that it will go.
@@ -115,5 +104,4 @@ def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) ->
         "terms": sum(hold.lock == LEADER for hold in holds),
         "nested": sum(len(hold.nested) for hold in holds),
         "tokens": len({(hold.lock, hold.grant.token) for hold in holds}),
-        "longest_gap_s": longest_gaps(holds),
     }

@@ -49,41 +49,11 @@ def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
 PROFILES = (
     # All leases are forgotten at once, and the masters are back before their holders can heal them.
     Profile("guard off", ("overlap",), _plan("all", holds="fixed")),
-    # Leases that nobody renews, won by slow rounds, and waiters that are fast.
-    Profile(
-        "validity from the end",
-        ("overlap",),
-        _plan("crawl", holds="fixed", names=tuple("abcd"), proxied="some/short", request_timeout=0.5),
-    ),
     Profile("quorum N/2", ("overlap",), _plan("disconnect", holds="mixed")),
-    # Acquires that are delivered twice to all masters: the lock stays when it is released. Few contenders
-    # for many locks, so that the losses meet one round, and one that is granted.
-    Profile(
-        "increment",
-        ("free and not had",),
-        _plan(
-            "lost-replies",
-            ttl=10.0,
-            holds="waiting",
-            names=tuple("abcdef"),
-            proxied="all",
-            stall_s=4.0,
-            processes=2,
-            contenders=1,
-        ),
-    ),
     # A release that is delivered late, and undos: they meet somebody else's lock.
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
-    # A holder that dies tells nobody.
-    Profile("wake-up by messages only", ("free and not had",), _plan("behead", holds="waiting", stall_s=5.0)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
-    # Nobody has confirmed a lease, or another one had it when the confirmation came.
-    Profile("hand-off for a whole lease", ("overlap",), _plan("late-confirmation", 60.0)),
-    Profile("any answer confirms", ("overlap",), _plan("late-confirmation", 90.0)),
-    Profile("lapsed lease is proven", ("overlap",), _plan("late-confirmation", 60.0)),
-    # A message of long ago gives no lease, and still its token.
-    Profile("token of an old message", ("token falls",), _plan("late-release", 90.0)),
     # An old primary that clients reach goes on granting, and a new one has begun.
     Profile(
         "replicas=0",

@@ -1,19 +1,13 @@
-"""Progress: acquires that have to come to an end, and locks that must not stay free. Pure functions."""
+"""Progress: acquires that have to come to an end. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
-from rlock.testing.contention.checker import Eviction, Finding, by_lock
-from rlock.testing.contention.figures import longest_gap
+from rlock.testing.contention.checker import Eviction, Finding
 from rlock.testing.contention.history import Attempt, History, stamp
 from rlock.testing.contention.journal import SECOND
-
-
-def longest_gaps(holds: Iterable[Attempt]) -> dict[str, float]:
-    """For each lock the longest time, in seconds, in which nobody got it."""
-    return {name: longest_gap([h.grant.at for h in held]) for name, held in sorted(by_lock(holds).items())}
 
 
 def lost_early(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> list[Attempt]:
@@ -47,27 +41,6 @@ def judge_ends(history: History, killed: Collection[str]) -> list[Finding]:
         for attempt in _alive(history, killed)
         if attempt.done_at is None and attempt.process in history.ended
     ]
-
-
-def judge_stalls(history: History, killed: Collection[str], now: int, bound_s: float) -> list[Finding]:
-    """Where a lock stood free for longer than the bound while somebody waited for it, once for each gap.
-
-    A lock is free when it was released, or when its holder has no validity left. Only for runs whose faults
-    do not explain it: nobody stopped, and a quorum always there.
-    """
-    found = []
-    waiting = by_lock(attempt for attempt in _alive(history, killed) if attempt.timeout < 0)
-    for name, held in by_lock(history.holds).items():
-        for before, after in zip_longest(held, held[1:]):
-            free_at = before.valid_to if before.done_at is None else before.done_at
-            taken_at = min(now, history.horizon) if after is None else after.grant.at
-            for waiter in waiting.get(name, ()):
-                waited = (_end(waiter, taken_at) - max(free_at, waiter.asked_at)) / SECOND
-                if waited > bound_s:
-                    told = f"for {waited:.1f} s\n    after {before}\n    waiting: {waiter}"
-                    found.append(Finding("free and not had", told, (before.id, waiter.id)))
-                    break
-    return found
 
 
 def _alive(history: History, killed: Collection[str]) -> list[Attempt]:

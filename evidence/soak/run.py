@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,6 @@ from .field import FAULTS, Crew, Field
 from .fleet import Fleet
 from .plan import (
     CYCLE_S,
-    HAND_OFFS,
-    HAND_OFFS_ALONE_S,
     ONE_MASTER,
     PROCESSES,
     PROGRESS_S,
@@ -36,7 +34,7 @@ from .plan import (
     Result,
     figures,
 )
-from .progress import judge_ends, judge_progress, judge_stalls
+from .progress import judge_ends, judge_progress
 from .worker import COUNTERS, Setup
 
 #: Errors that a fault explains.
@@ -77,27 +75,17 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
 
 
 def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
-    through = plan.proxied == "all" or place % 2 == 1
-    same = ("names", "ttl", "request_timeout", "contenders", "sabotage", "order", "leaders")
+    same = ("names", "ttl", "holds", "sabotage", "order", "leaders")
     return Setup(
         folder=str(folder),
         worker=f"w{number}",
         seed=str(plan.seed),
         place=place,
-        urls=fleet.proxied(place) if through else fleet.urls,
-        holds=plan.holds if through or plan.proxied != "some/short" else "short",
+        urls=fleet.proxied(place),
         rate=1 + plan.rate * Random(f"{plan.seed}/clock {number}").choice((-1, 0, 1)),
         tasks=(place + 1) // 2 % 2 == 1,
         **{name: getattr(plan, name) for name in same},
     )
-
-
-def quiet_for(spent: float, faults: Sequence[str], wanted: Sequence[str]) -> float:
-    """How long these faults have to leave hand-offs to the faults that are meant for them."""
-    cycle, alone = HAND_OFFS_ALONE_S
-    if faults[0] in HAND_OFFS or not set(HAND_OFFS) & set(wanted):
-        return 0.0
-    return cycle - spent % cycle if spent % cycle > cycle - alone else 0.0
 
 
 class _Run:
@@ -140,7 +128,7 @@ class _Run:
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
         wanted = self._plan.faults
-        there = [fault for fault in wanted if fault not in (*PROCESSES, *HAND_OFFS)]
+        there = [fault for fault in wanted if fault not in PROCESSES]
         if there:
             yield there, 0.5
         if len(there) > 1:
@@ -148,8 +136,6 @@ class _Run:
         here = [fault for fault in wanted if fault in PROCESSES]
         if here:
             yield here, 0.7
-        if between := [fault for fault in wanted if fault in HAND_OFFS]:
-            yield between, 0.5
 
     def _harm(self, faults: list[str], pace: float, number: int) -> None:
         dice = Random(f"{self._plan.seed}/{number}")
@@ -165,9 +151,6 @@ class _Run:
             calm = spent % CYCLE_S - (CYCLE_S - self._plan.calm_s)
             if faults[0] not in PROCESSES and calm > 0:
                 on.rest(self._plan.calm_s - calm)
-                continue
-            if (rest := quiet_for(spent, faults, self._plan.faults)) > 0:
-                on.rest(rest)
                 continue
             name, begin = dice.choice(faults), now_ns()
             try:
@@ -211,8 +194,6 @@ class _Run:
         """Whether something is wrong already."""
         self._history.take(self._folder)
         self._found(judge_safety(self._history, self._on.evictions))
-        if self._plan.stall_s is not None:
-            self._found(judge_stalls(self._history, self._crew.killed, now_ns(), self._plan.stall_s))
         return self._result.red
 
     def _quiet(self) -> None:
@@ -275,7 +256,7 @@ class _Run:
         result.faults = dict(sorted(self._on.done.items()))
         result.figures |= figures(history, plan.ttl, self._on.evictions)
         if plan.replicas is not None:
-            result.figures |= failover_figures(history, plan.ttl, self._on.failovers, self._on.evictions)
+            result.figures |= failover_figures(history, self._on.failovers, self._on.evictions)
         if plan.edn is not None:
             edn.write(plan.edn, history, self._on.evictions)
         result.figures["workers"] = plan.processes + len(self._crew.killed)

@@ -25,7 +25,6 @@ from typing import Any
 
 import rlock
 from rlock import clock
-from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
 from rlock.recipes import leader
 from rlock.rules.waiting import Step
@@ -48,12 +47,9 @@ class Setup:
     urls: list[str]
     names: Sequence[str]
     ttl: float
-    #: ``mixed``: all kinds of holds; ``short``: none that a renewal comes to; ``fixed``: most of them
-    #: without renewal and longer than the ttl; ``waiting``: short, and everybody waits as long as it takes;
+    #: ``mixed``: all kinds of holds; ``fixed``: most of them without renewal and longer than the ttl;
     #: ``jepsen``: only the counters, thinking for up to the ttl.
     holds: str = "mixed"
-    request_timeout: float | None = None
-    contenders: int = 2
     sabotage: str = ""
     order: str = "mixed"
     #: Leaders beside the locks: ``campaign``; ``trust``: without a look at the clock; "": none.
@@ -77,7 +73,7 @@ class Worker:
         _note_arrivals(self._recorder)
         self._stop = threading.Event()
         kind: Any = tasks.Client if setup.tasks else rlock.Client
-        options = {"ttl": setup.ttl, "max_ttl": setup.ttl, "request_timeout": setup.request_timeout}
+        options = {"ttl": setup.ttl, "max_ttl": setup.ttl}
         self._client: rlock.Client = kind(setup.urls, **options)
         #: Used now and then only: it learns of what happened in between by its next command.
         self._sleeper: rlock.Client = kind(setup.urls, **options)
@@ -89,8 +85,7 @@ class Worker:
         pulse.start()
         threads = [threading.Thread(target=self._count, name="counter")]
         if self._setup.holds != "jepsen":
-            for i in range(self._setup.contenders - 1):
-                threads.append(threading.Thread(target=self._contend, args=(Random(f"{self._seed}/{i}"),)))
+            threads.append(threading.Thread(target=self._contend, args=(Random(f"{self._seed}/0"),)))
             threads.append(threading.Thread(target=self._idle, args=(Random(f"{self._seed}/idle"),)))
             if self._setup.leaders and not self._setup.tasks:
                 threads.append(threading.Thread(target=self._lead, args=(Random(f"{self._seed}/leader"),)))
@@ -128,8 +123,6 @@ class Worker:
         while not self._stop.is_set():
             name, how, fair = dice.choice(self._setup.names), dice.random(), self._fair(dice)
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
-            if self._setup.holds == "waiting":
-                timeout = -1.0
             hold_s, renew = self._plan(dice)
             lock = self._client.lock(name, fair=fair, renew=renew)
             with contextlib.suppress(KeyboardInterrupt):
@@ -258,10 +251,6 @@ def commit(sabotage: str) -> None:
     from ..bugs import commit  # here: a run that breaks nothing shall not depend on it
 
     commit(sabotage)
-    for name in ("poll_wait", "expiry_wait"):
-        # "For ever" is more than the real poll() takes: a day, then.
-        if "inf" in getattr(acquire, name).__code__.co_names:
-            setattr(acquire, name, lambda *_, **__: 86400.0)
 
 
 def main() -> None:

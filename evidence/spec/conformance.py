@@ -32,6 +32,7 @@ LEASE, SHORT_LEASE = lease_ms(OPTIONS.ttl) + 1, lease_ms(SHORT_TTL) + 1
 DRIFT = round(drift(SHORT_TTL) * 1000)
 #: So many events at most in one run of TLC: it reads them as one module.
 EVENTS = 40_000
+#: So many ticks of Lock.tla pass in one step at most.
 STRIDE = 1_000_000
 #: So many deviations are explained: each one takes a run of TLC.
 EXPLAINED = 5
@@ -100,12 +101,9 @@ def directed(name: str, play: Callable[[Stage], object]) -> Trace:
     return traces_of(name, stage.world)[0]
 
 
-def lost(traces: Iterable[Trace], stride: int = STRIDE) -> list[Trace]:
-    """The traces that are no behaviours of the specification. Raises ``MissingError``.
-
-    ``stride``: so many ticks pass at once; 1: each one is a Tick of Lock.tla.
-    """
-    return [trace for chunk in chunks(traces) for trace in _lost(chunk, stride)]
+def lost(traces: Iterable[Trace]) -> list[Trace]:
+    """The traces that are no behaviours of the specification. Raises ``MissingError``."""
+    return [trace for chunk in chunks(traces) for trace in _lost(chunk)]
 
 
 def chunks(traces: Iterable[Trace]) -> list[list[Trace]]:
@@ -120,9 +118,9 @@ def chunks(traces: Iterable[Trace]) -> list[list[Trace]]:
     return made
 
 
-def _lost(traces: Sequence[Trace], stride: int) -> list[Trace]:
+def _lost(traces: Sequence[Trace]) -> list[Trace]:
     """The traces that TLC does not follow to their end."""
-    output = _followed(traces, stride, "CONSTRAINT Followed", "CHECK_DEADLOCK FALSE")
+    output = _followed(traces, "CONSTRAINT Followed", "CHECK_DEADLOCK FALSE")
     if "Model checking completed. No error has been found." not in output:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
     followed = {int(number) for number in re.findall(r'<<"followed", (\d+)>>', output)}
@@ -131,7 +129,7 @@ def _lost(traces: Sequence[Trace], stride: int) -> list[Trace]:
 
 def explained(trace: Trace) -> Deviation:
     """Where TLC stops: at an event without a successor, or in a state that breaks a promise."""
-    output = _followed([trace], STRIDE, "INVARIANTS TypeOK Exclusion NoneRevived", "CHECK_DEADLOCK TRUE")
+    output = _followed([trace], "INVARIANTS TypeOK Exclusion NoneRevived", "CHECK_DEADLOCK TRUE")
     violated = re.search(r"Invariant (\w+) is violated", output)
     reached = re.findall(r"^/\\ next = (\d+)", output, re.MULTILINE)
     if not reached:
@@ -142,7 +140,7 @@ def explained(trace: Trace) -> Deviation:
     return Deviation(trace, min(number, len(trace.events) - 1))
 
 
-def _followed(traces: Sequence[Trace], stride: int, *more: str) -> str:
+def _followed(traces: Sequence[Trace], *more: str) -> str:
     longs = max(trace.short.count(False) for trace in traces)
     shorts = max(trace.short.count(True) for trace in traces)
     constants = {
@@ -168,7 +166,7 @@ def _followed(traces: Sequence[Trace], stride: int, *more: str) -> str:
         "---- MODULE TraceData ----",
         "EXTENDS Integers",
         *(f"The{name} == {value}" for name, value in constants.items()),
-        f"Stride == {stride}",
+        f"Stride == {STRIDE}",
         f"Events == <<{events}>>",
         "====",
     ]
@@ -199,7 +197,7 @@ def controls(seeds: int) -> int:
         with broken(rule):
             traces = [trace for seed in range(seeds) for trace in recorded(seed)]
             if rule in SCENARIOS:
-                traces.append(directed("scenario", SCENARIOS[rule].play))
+                traces.append(directed("scenario", SCENARIOS[rule][0]))
         found = lost(traces)
         names = {trace.name.partition(",")[0] for trace in found}
         scenario = "not followed" if "scenario" in names else "followed" if rule in SCENARIOS else ""
@@ -215,10 +213,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.spec.conformance", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300, help="how many schedules")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--ticks", action="store_true", help="time passes by single ticks")
-    parser.add_argument(
-        "--without", choices=BUGS, metavar="BUG", default="", help="break a rule of safety in the code"
-    )
+    parser.add_argument("--without", choices=BUGS, metavar="BUG", help="break a rule of safety in the code")
     parser.add_argument("--controls", action="store_true", help="break each rule: some trace must show it")
     options = parser.parse_args()
     try:
@@ -229,7 +224,7 @@ def main() -> int:
             seeds = range(options.first, options.first + options.seeds)
             traces = [trace for seed in seeds for trace in recorded(seed)]
         recorded_s = time.monotonic() - began
-        found = lost(traces, 1 if options.ticks else STRIDE)
+        found = lost(traces)
     except MissingError as error:
         print(error, file=sys.stderr)
         return 77  # automake's status of a test that cannot run here

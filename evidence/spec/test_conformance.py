@@ -7,12 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from evidence.spec.conformance import LEASE, Trace, directed, explained, lost, recorded
+from evidence.spec.conformance import LEASE, Trace, explained, lost, recorded
 from evidence.spec.tlc import HERE, MissingError
 
-from ..bugs import broken as without_rule
-from ..simulation.stage import Stage
-from ..simulation.test_directed import win_after_a_long_round
 from ..simulation.traces import Event
 
 #: A fleet that has run for long, and the first owner of a lock.
@@ -57,32 +54,6 @@ def not_followed(traces: Sequence[Trace]) -> list[str]:
         return [trace.name for trace in lost(traces)]
     except MissingError as error:
         pytest.skip(str(error))
-
-
-@pytest.mark.parametrize("master", [0, 2])
-def test_an_attempt_whose_thread_does_not_run_is_over_after_the_limit(master: int) -> None:
-    """Its keys refuse others until it goes on, and its late commands still write."""
-
-    def stop(stage: Stage) -> None:
-        stage.holds_up(stage.holder, master, 0.0, 0.6)
-        stage.takes(stage.holder, 0.0, hold_s=0.0)
-        stage.at(0.002, stage.holder.stop)
-        for when in (0.2, 0.5, 0.7):
-            stage.takes(stage.other, when, hold_s=0.0)
-        stage.at(0.8, stage.holder.resume)
-        stage.waits(stage.other, 0.9, hold_s=0.1)
-        stage.play(3.0)
-
-    trace = directed("stopped", stop)
-    assert [event for event in trace.events if event[1] == "refused" and event[0] > 350]
-    assert not_followed([trace]) == []
-
-
-def test_a_win_after_the_limit_is_seen_although_the_attempt_is_over_in_the_trace() -> None:
-    true = directed("with the limit", win_after_a_long_round)
-    with without_rule("no limit to an acquisition"):
-        broken = directed("without it", win_after_a_long_round)
-    assert not_followed([true, broken]) == ["without it, lock job"]
 
 
 def test_wrong_traces_are_not_followed() -> None:
