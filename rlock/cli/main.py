@@ -21,7 +21,7 @@ from .settings import ConfigError
 
 #: In the order of the help text.
 COMMANDS = (
-    "run", "status", "list", "watch", "dashboard", "doctor", "evict", "init", "bench", "up", "demo",
+    "run", "status", "list", "watch", "exporter", "doctor", "evict", "init", "up", "demo",
     "config", "completion", "help",
 )  # fmt: skip
 
@@ -30,7 +30,7 @@ COMPLETE = "_RLOCK_COMPLETE"
 
 
 class Verbs(click.Group):
-    """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
+    """Imports a command with its first use: `rlock run` in a crontab must not load the others."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the words; without one, the help text is the complaint."""
