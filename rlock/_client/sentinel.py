@@ -6,7 +6,6 @@ the others names the old primary for ever. So rlock asks all of them, and the ne
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from collections.abc import Sequence
@@ -115,6 +114,8 @@ class Service:
 
 class AsyncService(Service):
     async def get_master_address(self) -> Any:
+        import asyncio  # programs with threads alone start sooner without
+
         asked = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
         return self.newest(await asyncio.gather(*asked))
 

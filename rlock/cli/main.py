@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -77,7 +78,7 @@ class Verbs(click.Group):
     "  rlock run nightly -- ./job    run a command that must not run twice at once\n"
     "  rlock help run                the help text of a command; also: exit-codes",
 )
-@click.version_option(__version__, prog_name="rlock")
+@click.version_option(__version__, "-V", "--version", prog_name="rlock")
 def cli() -> None:
     """One lock for many processes and machines, on independent Redis or Valkey masters.
 
@@ -128,6 +129,8 @@ def _ended() -> int:
     """Run the command that is called for; the exit code."""
     # Not cli.main(): it makes the exit status of a BrokenPipeError 1.
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `start`
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if (shell := os.environ.get(COMPLETE)) is not None:
             return shell_complete(cli, {}, "rlock", COMPLETE, shell)
         with cli.make_context("rlock", sys.argv[1:]) as context:
