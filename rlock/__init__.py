@@ -4,36 +4,47 @@ A lease cannot exclude a paused holder. The promise is: no two *valid* leases of
 clocks run at about the same rate. See `RLock` for what that means for a caller.
 """
 
-from ._client.endpoints import Group
-from .client import Client
-from .decorator import locked
-from .errors import (
-    LeaseLostError,
-    LockBusyError,
-    NotHeldError,
-    OptionsError,
-    QuorumUnreachableError,
-    RLockError,
-)
-from .lock import Lock, LossSignal, RLock
-from .model import LockStatus, MasterStatus, Waiter
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Client",
-    "Group",
-    "LeaseLostError",
-    "Lock",
-    "LockBusyError",
-    "LockStatus",
-    "LossSignal",
-    "MasterStatus",
-    "NotHeldError",
-    "OptionsError",
-    "QuorumUnreachableError",
-    "RLock",
-    "RLockError",
-    "Waiter",
-    "locked",
-]
+if TYPE_CHECKING:
+    from ._client.endpoints import Group as Group
+    from .client import Client as Client
+    from .decorator import locked as locked
+    from .errors import LeaseLostError as LeaseLostError
+    from .errors import LockBusyError as LockBusyError
+    from .errors import NotHeldError as NotHeldError
+    from .errors import OptionsError as OptionsError
+    from .errors import QuorumUnreachableError as QuorumUnreachableError
+    from .errors import RLockError as RLockError
+    from .lock import Lock as Lock
+    from .lock import LossSignal as LossSignal
+    from .lock import RLock as RLock
+    from .model import LockStatus as LockStatus
+    from .model import MasterStatus as MasterStatus
+    from .model import Waiter as Waiter
 
 __version__ = "0.1.0"
+
+#: The public names of each module. It is imported with the first use of one of them: `rlock --version` needs
+#: none, and Ctrl-C while the command line starts meets no import of this package.
+_NAMES = {
+    "_client.endpoints": "Group",
+    "client": "Client",
+    "decorator": "locked",
+    "errors": "LeaseLostError LockBusyError NotHeldError OptionsError QuorumUnreachableError RLockError",
+    "lock": "Lock LossSignal RLock",
+    "model": "LockStatus MasterStatus Waiter",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 class Client(BaseClient[RLock, "ReadyClient"]):
     """Locks on N independent masters: three survive the loss of one, five the loss of two. One works, too.
 
-    Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing and
-    makes connections of its own.
+    Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing.
 
     :param masters: URLs (``redis://``, ``rediss://``, ``unix://``, ``valkey://``, ``valkeys://``), or ready
         ``redis.Redis`` or ``valkey.Valkey`` objects, of which the connection settings are taken. Every
@@ -47,9 +46,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         Default: 10; with ``interop`` 30, the lease of a Redisson that is not configured otherwise.
     :param request_timeout: seconds to wait for one master. Default: 0.5, or a sixth of a shorter ttl.
     :param restart_guard: seconds for which a master that restarted or was flushed has no vote, because
-        leases that it has forgotten may still be valid. Default: enough for ``max_ttl``, 10.1 for 10.
-        0 turns the guard off, so a restart can give the lock to a second owner. Masters with ``appendonly
-        yes`` and ``appendfsync always`` forget nothing, and vote at once.
+        leases that it has forgotten may still be valid. Default: enough for ``max_ttl``, 10.1 for 10. 0 turns
+        the guard off, so a restart can give the lock to a second owner. Durable masters vote at once.
     :param interop: "redisson": locks are shared with Java's `RLock`, and on N masters with its
         `RedissonRedLock` (docs/howto/redisson.md). Every client of these locks must say so; no fair locks.
     :raises OptionsError: no masters, one of them twice, or times that cannot work together.

@@ -66,7 +66,7 @@ HOLDS = {
     "drivers": "sockets, and the only places that wait: threads or an event loop",
     "public": "the classes and functions that users import",
     "telemetry": "metrics and spans, as observers of events",
-    "tools": "the command line, the dashboard; masters in memory and local ones, fixtures",
+    "tools": "the command line; masters in memory and local ones, fixtures",
 }
 
 

@@ -152,6 +152,8 @@ class Connection(connection.Connection):
 class Endpoint:
     """What a master is called."""
 
+    tls = False
+
     def __init__(self, label: str) -> None:
         self.label = label
 

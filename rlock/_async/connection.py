@@ -95,7 +95,7 @@ class Endpoint(endpoints.Endpoint):
                 writer.transport.abort()
             if isinstance(error, ConnectError) or not isinstance(error, Exception):
                 raise
-            raise connect_error(error) from None
+            raise connect_error(error, tls=self.tls) from None
 
 
 @cache

@@ -18,13 +18,14 @@ from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import Request
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
-from .handshake import HandshakeResult
+from .handshake import NO_TLS, HandshakeResult
 from .libraries import Reader
 from .runtime import Parker
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.
 MAX_MISSED = 10_000
 NOT_CONNECTED = Fault(FaultKind.DOWN, "not connected yet: it has not answered the first attempt so far")
+NO_TLS_YET = Fault(FaultKind.DOWN, f"{NOT_CONNECTED.text}; {NO_TLS}")
 #: A master flaps if within so many seconds so many connections ended or attempts failed with another fault.
 FLAPS, FLAPS_S = 4, 60.0
 

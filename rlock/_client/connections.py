@@ -18,7 +18,7 @@ from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import FLAPS, FLAPS_S, NOT_CONNECTED, Connection, MasterConnection, Traffic
+from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, Connection, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
 from .runtime import Parker, Runtime, Waiter
 
@@ -51,7 +51,8 @@ class Connections(ABC, Generic[L]):
         subscriber: bool = False,
     ) -> None:
         self.servers: list[MasterConnection[L]] = [
-            MasterConnection(i, endpoint) for i, endpoint in enumerate(endpoints)
+            MasterConnection(i, one, fault=NO_TLS_YET if one.tls else NOT_CONNECTED)
+            for i, one in enumerate(endpoints)
         ]
         self.up = 0  # masters with a connection
         self.closed = False
@@ -240,7 +241,7 @@ class Connections(ABC, Generic[L]):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
             hangs = server.is_connecting and now > server.attempts.at + 2 * self._options.timeout
-            if hangs and server.fault is NOT_CONNECTED:
+            if hangs and server.fault in (NOT_CONNECTED, NO_TLS_YET):
                 self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
     def _connect_gen(self, server: MasterConnection[L], *, once: bool = False) -> WaitGenerator[None]:

@@ -20,7 +20,7 @@ from ..errors import OptionsError
 from ..events import log
 from ..rules.options import split_urls
 from . import sentinel
-from .libraries import default, guarded, library_of, secrets_of
+from .libraries import guarded, library_of, secrets_of
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -35,6 +35,7 @@ _POOL_ARGUMENTS = (
 
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]\s]+)(:[0-9]*)?")
 
+_URLS = f"redis:// or valkey://host:port, rediss:// or valkeys:// (TLS), unix:///path, {sentinel.FORM}"
 ONE_SERVER = "a majority of one server is none, each master must be a server of its own"
 
 #: The kernel notices a peer that has vanished after some 11 s, also without a command. TCP_USER_TIMEOUT does
@@ -94,6 +95,7 @@ class Endpoint:
     replicas: int | None = None
     #: The Sentinels that know its address.
     service: sentinel.Service | None = None
+    tls = False
 
     def __init__(self, master: object) -> None:
         self.library = library_of(master.master if isinstance(master, Group) else master, self.part)
@@ -103,12 +105,13 @@ class Endpoint:
             self._class, self._arguments = self._from_group(master)
         else:
             self._class, self._arguments = _from_client(self.library, master)
+        self.tls = issubclass(self._class, self.library.SSLConnection)
         #: Pickled, to make the same endpoint in another process.
         self.source = master
         if isinstance(master, str):
             try:
                 self.connection(1.0)
-            except (TypeError, ValueError, default.RedisError) as error:
+            except (TypeError, ValueError, self.library.RedisError) as error:
                 # In `?password=a&b` the & turns the rest of the password into an option.
                 secret = "pass" in master.lower()
                 why = "write & in a password as %26" if secret else error
@@ -156,7 +159,7 @@ class Endpoint:
     def label(self) -> str:
         """Its name for people, without user and password."""
         arguments = self._arguments
-        scheme = "rediss" if issubclass(self._class, self.library.SSLConnection) else "redis"
+        scheme = "rediss" if self.tls else "redis"
         if self.service is not None:
             hosts = ",".join(":".join(one.place) for one in self.service.sentinels)
             return f"{scheme}+sentinel://{hosts}/{self.service.service_name}"
@@ -182,7 +185,7 @@ class Endpoint:
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout if connect_timeout is None else connect_timeout,
             # By default redis-py retries ten times, and so would silently repeat a script.
-            "retry": self.library.retry.Retry(default.backoff.NoBackoff(), 0),
+            "retry": self.library.retry.Retry(library_of(None).backoff.NoBackoff(), 0),
             "retry_on_error": [],
             "retry_on_timeout": False,
             "health_check_interval": 0,
@@ -218,7 +221,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     # All URLs before the first endpoint: a comma in a password splits a URL, and its first part may be valid.
     for number, url in enumerate(masters, 1):
         if isinstance(url, str) and (fault := _malformed(library, url)) is not None:
-            raise OptionsError(f"URL {number} of {len(masters)} {fault}: {hint}")
+            raise OptionsError(f"URL {number} of {len(masters)} {fault}: use {_URLS}")
     found: dict[tuple[str, ...], Endpoint] = {}
     for master in masters:
         endpoint = master if isinstance(master, Endpoint) else kind(master)
@@ -233,8 +236,7 @@ def groups(found: Sequence[Endpoint]) -> dict[int, int]:
 
 
 def _hint(library: Any) -> str:
-    urls = f"redis://host:port, rediss://host:port (TLS), unix:///path, {sentinel.FORM}"
-    return f"use {urls}, or a ready {_client_name(library)} object"
+    return f"use {_URLS}, or a ready {_client_name(library)} object"
 
 
 def _client_name(library: Any) -> str:
@@ -252,6 +254,7 @@ def _checked(replicas: object) -> int:
 
 
 def _plain(url: str) -> str:
+    url = f"redis://{url}" if re.fullmatch(r"[\w.-]+:[0-9]+", url) else url
     return url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
 
 
@@ -271,6 +274,8 @@ def _malformed(library: Any, url: str) -> str | None:
             return "does not say how many replicas the group has: add ?replicas=1, or how many there are"
         faults = (_malformed(library, each) for each in (group.server, *group.sentinels))
         return next((fault for fault in faults if fault is not None), None)
+    if re.search(r";\s*\w+://", url):
+        return "has a ; in front of another URL: separate URLs by commas"
     plain = _plain(url)
     scheme, _, rest = plain.partition("://")
     if scheme not in ("redis", "rediss", "unix"):

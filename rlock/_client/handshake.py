@@ -17,6 +17,7 @@ from .libraries import errors
 
 #: The shortest time-out of TCP's connect: enough for a master on another continent.
 MIN_CONNECT_S = 0.25
+NO_TLS = "does this port speak TLS, as the URL says (rediss://)?"
 
 _SERVER_QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("CLIENT", "ID"),
@@ -128,7 +129,7 @@ def _check_group(replication: Any, replicas: int) -> None:
     raise ConnectError(Fault(kind, text))
 
 
-def connect_error(error: Exception) -> ConnectError:
+def connect_error(error: Exception, *, tls: bool = False) -> ConnectError:
     if isinstance(error, errors("AuthenticationError", "AuthorizationError", "NoPermissionError")):
         return ConnectError(Fault(FaultKind.DENIED, str(error)))
     if isinstance(error, errors("ResponseError")):
@@ -143,6 +144,8 @@ def connect_error(error: Exception) -> ConnectError:
     elif isinstance(reason, OSError) and reason.strerror and reason.strerror not in text:
         # redis.asyncio before 5.1 says "Error 1 connecting to host:6379. 1." of every certificate.
         text = f"{text} {reason.strerror}"
+    if tls and isinstance(error, (TimeoutError, *errors("TimeoutError"))):
+        text = f"{text}; {NO_TLS}"
     return ConnectError(Fault(FaultKind.DOWN, text))
 
 

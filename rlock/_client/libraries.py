@@ -27,6 +27,7 @@ LONGEST_REPLY = 1_000_000
 MOST_UNREAD = 16_000_000
 
 
+@cache
 def _installed() -> str:
     for package in _PACKAGES:
         try:
@@ -39,15 +40,14 @@ def _installed() -> str:
     raise ImportError("rlock connects by redis-py or valkey-py, and neither is here: run `pip install redis`")
 
 
-#: The packages in use: the one for URLs first, then those of ready clients.
-_used = [_installed()]
-default: Any = import_module(_used[0])
+#: The packages in use: none before the first client, because the import takes longer than that of rlock.
+_used: list[str] = []
 
 
 def library_of(client: object, part: str = "") -> Any:
     """The library of a ready client; else the one that connects to URLs. ``part``: ".asyncio" for tasks."""
     origins = (kind.__module__.partition(".")[0] for kind in type(client).__mro__)
-    package = next((origin for origin in origins if origin in _PACKAGES), _used[0])
+    package = next((origin for origin in origins if origin in _PACKAGES), None) or _installed()
     if package not in _used:
         _used.append(package)
     return import_module(package + part)

@@ -6,7 +6,6 @@ the others names the old primary for ever. So rlock asks all of them, and the ne
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from collections.abc import Sequence
@@ -128,6 +127,8 @@ class Service:
 
 class AsyncService(Service):
     async def get_master_address(self) -> Any:
+        import asyncio  # programs with threads alone start sooner without
+
         questions = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
         asked = [asyncio.wait_for(question, DEADLINE_S) for question in questions]
         return self.newest(await asyncio.gather(*asked, return_exceptions=True))

@@ -65,7 +65,7 @@ class Endpoint(endpoints.Endpoint):
         except BaseException as error:
             redis_connection.disconnect()
             if isinstance(error, errors("RedisError") + (OSError, ValueError)):
-                raise connect_error(error) from None
+                raise connect_error(error, tls=self.tls) from None
             raise
 
 

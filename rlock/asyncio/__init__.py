@@ -11,35 +11,21 @@ The owner is a *task* of a client: a child task is another owner. No thread is s
 these locks and those of `rlock.Client` are one: they exclude and wake each other.
 """
 
-from .._client.endpoints import Group
-from ..base import AsyncLock as Lock
-from ..decorator import locked
-from ..errors import (
-    LeaseLostError,
-    LockBusyError,
-    NotHeldError,
-    OptionsError,
-    QuorumUnreachableError,
-    RLockError,
-)
-from ..model import LockStatus, MasterStatus, Waiter
-from .client import Client
-from .lock import LossSignal, RLock
+from .. import __all__ as __all__
+from .._client.endpoints import Group as Group
+from ..base import AsyncLock
+from ..decorator import locked as locked
+from ..errors import LeaseLostError as LeaseLostError
+from ..errors import LockBusyError as LockBusyError
+from ..errors import NotHeldError as NotHeldError
+from ..errors import OptionsError as OptionsError
+from ..errors import QuorumUnreachableError as QuorumUnreachableError
+from ..errors import RLockError as RLockError
+from ..model import LockStatus as LockStatus
+from ..model import MasterStatus as MasterStatus
+from ..model import Waiter as Waiter
+from .client import Client as Client
+from .lock import LossSignal as LossSignal
+from .lock import RLock as RLock
 
-__all__ = [
-    "Client",
-    "Group",
-    "LeaseLostError",
-    "Lock",
-    "LockBusyError",
-    "LockStatus",
-    "LossSignal",
-    "MasterStatus",
-    "NotHeldError",
-    "OptionsError",
-    "QuorumUnreachableError",
-    "RLock",
-    "RLockError",
-    "Waiter",
-    "locked",
-]
+Lock = AsyncLock

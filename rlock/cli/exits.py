@@ -14,8 +14,7 @@ NOT_FOUND = 127
 SIGNAL = 128
 
 TABLE = {
-    FAILED: "doctor: something is to be mended; evict: nobody held it; demo: not proven; "
-    "bench: sections overlapped",
+    FAILED: "doctor: something is to be mended; evict: nobody held it; demo: not proven",
     USAGE: "bad usage: an option, a master's URL, a password or a master's configuration",
     UNREACHABLE: "fewer than a quorum of masters answered, or may vote yet",
     OUTPUT: "what was to be printed could not be written",

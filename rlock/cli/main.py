@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -21,7 +22,7 @@ from .settings import ConfigError
 
 #: In the order of the help text.
 COMMANDS = (
-    "run", "status", "list", "watch", "dashboard", "doctor", "evict", "init", "bench", "up", "demo",
+    "run", "status", "list", "watch", "exporter", "doctor", "evict", "init", "up", "demo",
     "config", "completion", "help",
 )  # fmt: skip
 
@@ -30,7 +31,7 @@ COMPLETE = "_RLOCK_COMPLETE"
 
 
 class Verbs(click.Group):
-    """Imports a command with its first use: `rlock run` in a crontab must not load the dashboard."""
+    """Imports a command with its first use: `rlock run` in a crontab must not load the others."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the words; without one, the help text is the complaint."""
@@ -77,7 +78,7 @@ class Verbs(click.Group):
     "  rlock run nightly -- ./job    run a command that must not run twice at once\n"
     "  rlock help run                the help text of a command; also: exit-codes",
 )
-@click.version_option(__version__, prog_name="rlock")
+@click.version_option(__version__, "-V", "--version", prog_name="rlock")
 def cli() -> None:
     """One lock for many processes and machines, on independent Redis or Valkey masters.
 
@@ -128,6 +129,8 @@ def _ended() -> int:
     """Run the command that is called for; the exit code."""
     # Not cli.main(): it makes the exit status of a BrokenPipeError 1.
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `start`
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if (shell := os.environ.get(COMPLETE)) is not None:
             return shell_complete(cli, {}, "rlock", COMPLETE, shell)
         with cli.make_context("rlock", sys.argv[1:]) as context:

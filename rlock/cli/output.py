@@ -7,7 +7,6 @@ import enum
 import json
 import logging
 import os
-import secrets
 import sys
 import time
 import unicodedata
@@ -20,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Stands for the beginning of a colour until its line is shown. Nobody else can know it: what comes from
 #: masters and from the names of locks colours nothing, hides nothing, and moves no cursor.
-_COLOUR = f"\x1b{secrets.token_hex(8)}"
+_COLOUR = f"\x1b{os.urandom(8).hex()}"
 
 
 def json_option(command: F) -> F:

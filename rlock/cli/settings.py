@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..client import Client
 from ..errors import OptionsError
 from ..rules.options import check_seconds
 from ..rules.timing import guard_time
 from .output import complain
+
+if TYPE_CHECKING:
+    from ..client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,13 +30,18 @@ class ConfigError(OptionsError):
 
 #: What the file may hold; each is the name of an environment variable, too: RLOCK_TTL for ttl.
 KEYS = {
-    "masters": "URLs of the masters: redis://, rediss:// or unix://; the same for all who share a lock",
+    "masters": "URLs of the masters, or host:port; the same for all who share a lock",
     "ttl": "length of a lease in seconds; it is renewed while the lock is held",
     "max_ttl": "the longest ttl of any client, in seconds; one value for the whole fleet",
     "request_timeout": "seconds to wait for one master",
     "restart_guard": "seconds without a vote for a master that restarted; 0: no guard",
     "interop": '"redisson": locks are shared with Redisson, the same for all who share a lock',
 }
+#: Variables that mean something: settings, and those that `rlock run` gives to its command.
+_KNOWN = [
+    *(f"RLOCK_{key.upper()}" for key in (*KEYS, "config")),
+    *("RLOCK_NAME", "RLOCK_OWNER", "RLOCK_FENCING_TOKEN"),
+]
 #: Nobody has more settings than this; who names /dev/zero gets an answer. A key with n dots takes n^2 steps.
 MOST_BYTES = 20_000
 #: Files of which it has been said that others can read their passwords, or write them.
@@ -61,11 +68,16 @@ class Settings:
         """The environment, with what the flags and the file say of our variables."""
         path = self.file
         environ = dict(os.environ)
+        for variable in sorted(each for each in environ if each.startswith("RLOCK_")):
+            if variable not in _KNOWN and not variable.startswith("RLOCK_TEST_"):
+                complain(f"{variable} is no setting, and changes nothing{_meant(variable, _KNOWN)}")
         # An empty variable says nothing, as for the library.
         given = {_variable(key) for key in KEYS if environ.get(_variable(key), "").strip()}
         if path is not None:
             environ.update({key: value for key, value in read(path).items() if key not in given})
         if self._masters is not None:
+            if not self._masters.strip(", "):
+                raise OptionsError("--masters is empty: give at least one URL, such as redis://localhost")
             environ["RLOCK_MASTERS"] = self._masters
         return environ
 
@@ -76,6 +88,8 @@ class Settings:
 
     def client(self, **options: Any) -> Client:
         """A client; options that are None are left to the settings."""
+        from ..client import Client  # `rlock --version` starts sooner without
+
         given = {key: value for key, value in options.items() if value is not None}
         return Client.from_env(self.environ(), **given)
 
@@ -113,7 +127,8 @@ def settings_options(command: F) -> F:
     @click.option(
         "--masters",
         metavar="URLS",
-        help="URLs (redis, rediss, unix, redis+sentinel), separated by commas; default: $RLOCK_MASTERS.",
+        help="host:port, or URLs (redis, valkey; with TLS rediss, valkeys; unix, redis+sentinel), separated "
+        "by commas; default: $RLOCK_MASTERS.",
     )
     @click.option(
         "--config",
@@ -156,11 +171,8 @@ def read(path: Path) -> dict[str, str]:
     try:
         for key, value in _parse(path).items():
             if key not in KEYS:
-                import difflib
-
-                near = difflib.get_close_matches(key, KEYS, 1)
-                meant = f"did you mean {near[0]!r}?" if near else f"it may hold {', '.join(KEYS)}"
-                raise ConfigError(f"{key!r} is no setting: {meant}")
+                meant = _meant(key, KEYS) or f": it may hold {', '.join(KEYS)}"
+                raise ConfigError(f"{key!r} is no setting{meant}")
             environ[_variable(key)] = _text(key, value)
     except OptionsError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -191,6 +203,14 @@ def _parse(path: Path) -> dict[str, Any]:
     except (RecursionError, ValueError):
         raise ConfigError("is no settings file: a list is too deep, or a number too long") from None
     return found
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """The known word that may be meant."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known, 1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def _variable(key: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .._client.libraries import default as library
+from .._client.libraries import library_of
 from ..client import Client
 from ..rules.keys import NOTE
 from ..rules.options import split_urls
@@ -42,7 +42,7 @@ class _Started:
     def __init__(self, count: int, server: ServerBinary) -> None:
         self._masters = Masters(count, server)
         self.urls = self._masters.urls
-        self._clients = [library.Redis.from_url(url) for url in self.urls]
+        self._clients = [library_of(None).Redis.from_url(url) for url in self.urls]
 
     def flush(self) -> None:
         """Drop what tests left behind."""

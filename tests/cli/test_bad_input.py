@@ -64,7 +64,7 @@ def words(name: str, lock: str | bytes = "job") -> list[str | bytes]:
 ON_MASTERS = [name for name in COMMANDS if any(param.name == "config" for param in command(name).params)]
 ON_A_LOCK = [name for name in COMMANDS if "name" in arguments(name)]
 #: They stay until they are ended.
-STAY = [name for name in COMMANDS if name in ("watch", "dashboard", "up", "demo")]
+STAY = [name for name in COMMANDS if name in ("watch", "exporter", "up", "demo")]
 QUICK = [name for name in ON_MASTERS if name not in STAY]
 
 

@@ -24,7 +24,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
 from ..servers import AnyMaster, Fleet, acl_user, raw
-from .dashboards import MASTERS, lock, snapshot
+from .looks import MASTERS, lock, snapshot
 from .shell import ask
 from .shell import rlock as run
 

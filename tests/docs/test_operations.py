@@ -1,4 +1,4 @@
-"""Pages for operators: the commands of cli, doctor and dashboard; the settings of operations.md."""
+"""Pages for operators: the commands of cli and doctor; the settings of operations.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from rlock.rules.quorum import quorum
 from rlock.testing.local.embedded import Master, ServerBinary, Tls
 from rlock.testing.local.spawn import free_port
 
-from ..cli.dashboards import Dashboard, get
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
@@ -60,17 +59,10 @@ def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_
         assert out
 
 
-@pytest.mark.parametrize("command", [each for each in commands("dashboard.md") if each.startswith("rlock ")])
-def test_a_command_of_the_dashboard_serves_a_page(command: str, masters3: Fleet) -> None:
-    words = [word.strip("'") for word in command.split()[2:]]
-    with closing(Dashboard(masters3.urls, *words)) as page:
-        assert "text/html" in get(page.port)[0].headers["Content-Type"]
-
-
-def test_the_gauges_of_the_page_are_those_of_the_dashboard() -> None:
-    text = (DOCS / "dashboard.md").read_text(encoding="utf-8")
+def test_the_gauges_of_the_page_are_those_of_the_exporter() -> None:
+    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
     page = text.partition("\n| gauge | |\n")[2].partition("\n\n")[0]
-    code = (DOCS.parent / "rlock" / "cli" / "dashboard" / "gauges.py").read_text(encoding="utf-8")
+    code = (DOCS.parent / "rlock" / "cli" / "scan" / "gauges.py").read_text(encoding="utf-8")
     assert {*re.findall(r"redlock_\w+", page)} == {*re.findall(r"\"(redlock_\w+)\"", code)}
 
 

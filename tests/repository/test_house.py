@@ -26,7 +26,8 @@ ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
 #: The text of each module.
 MODULES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
-CORE = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in ("cli", "telemetry", "testing")]
+AROUND = ("cli", "telemetry", "testing", "__main__.py")
+CORE = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in AROUND]
 RECIPES = [path for path in CORE if path.relative_to(ROOT).parts[0] == "recipes"]
 
 

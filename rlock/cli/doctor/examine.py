@@ -342,7 +342,6 @@ def _at(endpoint: Endpoint, host: str, port: int) -> Endpoint:
     """Another server of the same group."""
     other, library = copy(endpoint), endpoint.library
     other.service, other.__dict__["label"] = None, f"{host}:{port}"
-    tls = issubclass(endpoint._class, library.SSLConnection)
-    other._class = library.SSLConnection if tls else library.Connection
+    other._class = library.SSLConnection if endpoint.tls else library.Connection
     other._arguments = {**endpoint._arguments, "host": host, "port": port}
     return other

@@ -11,12 +11,13 @@ from typing import Any
 
 import hiredis
 
-from ..._client.libraries import Reader
-from ..._client.libraries import default as library
+from ..._client.libraries import Reader, library_of
 from ..._sync.connection import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
 from .facts import Trouble
+
+library = library_of(None)
 
 #: Errors with which a server greets a client that it does not want, whatever was asked.
 _GREETINGS = {

@@ -14,12 +14,14 @@ from typing import Any
 import hiredis
 
 from ..._client.handshake import connect_error
-from ..._client.libraries import default as library
+from ..._client.libraries import library_of
 from ..._sync.connection import Endpoint
 from ...rules import replies
 from ...rules.keys import NOTE, is_owner
 from . import info
 from .names import lock_of, queues, waited_for
+
+library = library_of(None)
 
 #: Keys that a master looks at in one command: half a millisecond of its time.
 PAGE = 1000
@@ -85,10 +87,13 @@ class MasterReader:
             if group is not None and not (group.votes and self.answer.leader):
                 self.hang_up()  # another server may lead by now
         except Exception as error:  # whatever it is: this master gave no answer
+            new = self._connection is None
             self.hang_up()
             self._failed_at = time.monotonic()
             late = isinstance(error, library.TimeoutError)
-            why = f"no answer within {self._timeout:g} s" if late else connect_error(error).fault.text
+            why = connect_error(error, tls=self._endpoint.tls).fault.text
+            if late and not (new and self._endpoint.tls):
+                why = f"no answer within {self._timeout:g} s"
             self.answer, self.promising = Answer(why), False
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One look at a fleet: what `rlock list`, `watch` and `dashboard` show, and print as JSON."""
+"""One look at a fleet: what `rlock list`, `watch` and `exporter` show, and print as JSON."""
 
 from __future__ import annotations
 

@@ -1,35 +1,42 @@
-"""The last look as Prometheus gauges. No label is a lock's name: there may be any number of them."""
+"""The fleet as Prometheus gauges. No label is a lock's name: there may be any number of them."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ..scan.snapshot import Snapshot
-from .poller import Sight
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from prometheus_client.core import GaugeMetricFamily
+from .look import Scan
+from .snapshot import Snapshot
 
-
-def page(sight: Sight) -> bytes:
-    """The text that Prometheus scrapes. Needs prometheus-client."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.registry import Collector
-
-    class Last(Collector):
-        def collect(self) -> Iterator[GaugeMetricFamily]:
-            # No values are better than wrong ones.
-            return iter(()) if sight.snapshot is None else _gauges(sight.snapshot, sight.age or 0.0)
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Last())
-    return bytes(generate_latest(registry))
+#: Scrapes that come closer together get the same look.
+EVERY_S = 0.9
 
 
-def _gauges(snapshot: Snapshot, age: float) -> Iterator[GaugeMetricFamily]:
-    from prometheus_client.core import GaugeMetricFamily
+class FleetCollector(Collector):
+    """Looks at the masters when somebody scrapes. Any thread may ask."""
 
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._mutex = threading.Lock()
+        self._looked_at = float("-inf")
+        self._seen: Snapshot | None = None
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All gauges."""
+        with self._mutex:
+            if self._seen is None or time.monotonic() - self._looked_at > EVERY_S:
+                self._seen = self._scan.look()
+                self._looked_at = time.monotonic()
+            seen = self._seen
+        return gauges(seen)
+
+
+def gauges(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
+    """The gauges of one look. A master without an answer has only `redlock_master_up`, with the value 0."""
     lengths = [lock.queue_length for lock in snapshot.locks]
     held = sum(lock.locked for lock in snapshot.locks)
     waited = sum(length > 0 for length in lengths)
@@ -39,7 +46,6 @@ def _gauges(snapshot: Snapshot, age: float) -> Iterator[GaugeMetricFamily]:
         ("redlock_waiters", "Places in the queues of all locks.", sum(lengths)),
         ("redlock_queue_length_max", "Places in the longest queue.", max(lengths, default=0)),
         ("redlock_locks_more", "1: there were more locks than are counted.", float(snapshot.more)),
-        ("redlock_survey_age_seconds", "Time since the look that these values are of.", age),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
     up = GaugeMetricFamily("redlock_master_up", "1: the master answered.", labels=["master"])
