@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ..servers import Fleet
-from .stepping import Eyes
+from .eyes import Eyes
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -20,7 +20,7 @@ from rlock.asyncio import Client
 
 from ..servers import raw
 from .conftest import Run
-from .stepping import Eyes
+from .eyes import Eyes
 
 EVERY_LOOP = True
 

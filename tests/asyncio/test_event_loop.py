@@ -14,12 +14,11 @@ import pytest
 from rlock._async.connection import StreamConnection
 from rlock._async.runtime import Parker
 from rlock.asyncio import Client
-from rlock.rules.timing import CLAIM_S
 from rlock.testing import MemoryMasters
 
 from ..servers import Fleet
 from .conftest import Run
-from .stepping import AT_ONCE_S, TTL, Eyes, nothing_left, soon
+from .eyes import AT_ONCE_S, TTL, Eyes, nothing_left, soon
 
 EVERY_LOOP = True
 
@@ -241,26 +240,3 @@ def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sen
         run(main())
     finally:
         masters(3).resume()
-
-
-def test_a_loop_that_stood_still_right_after_a_hand_off_reads_the_confirmation_first(
-    run: Run, eyes: Eyes
-) -> None:
-    """The messages grant the lock for a second only. The replies to the confirmation are the proof."""
-
-    async def main() -> None:
-        async with Client(eyes.urls, TTL) as holder, Client(eyes.urls, TTL) as client:
-
-            async def wait() -> None:
-                async with client.lock("x"):
-                    (hold,) = client._engine().holds
-                    assert hold.lease.confirmation is not None
-                    time.sleep(CLAIM_S + 0.2)
-
-            async with holder.lock("x"):
-                waiter = asyncio.ensure_future(wait())
-                assert await soon(lambda: eyes.queued("x"), 2.0)
-                await asyncio.sleep(0.1)
-            await waiter
-
-    run(main())

@@ -22,7 +22,7 @@ import rlock.asyncio
 from rlock.asyncio import Client, RLock
 
 from .conftest import Run
-from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
+from .eyes import TTL, Eyes, free_at_once, nothing_left, soon
 
 EVERY_LOOP = True
 

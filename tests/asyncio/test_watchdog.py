@@ -12,7 +12,7 @@ from rlock.asyncio import Client, RLock
 
 from ..servers import Fleet
 from .conftest import Run
-from .stepping import TTL, Eyes, free_at_once, nothing_left, soon
+from .eyes import TTL, Eyes, free_at_once, nothing_left, soon
 
 SHORT = 0.5
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import threading
@@ -220,35 +219,6 @@ def test_a_time_out_in_the_local_queue_is_counted_by_the_clock() -> None:
     assert not queue.join(second)
     assert not run(queue.wait(second, 30.0))
     assert now[0] == 60.0
-
-
-def test_a_dropped_generator_gives_its_lock_back_wherever_the_collector_runs(client: rlock.Client) -> None:
-    """At a threshold of 50 the collector runs inside our critical sections, and ends the generator there."""
-
-    def section(name: str) -> Iterator[None]:
-        with client.lock(name):
-            yield
-
-    before, done = gc.get_threshold(), threading.Event()
-
-    def work() -> None:
-        gc.set_threshold(50)
-        for i in range(300):
-            dropped: list[Any] = [section(f"n{i % 7}-{i}")]
-            next(dropped[0])
-            dropped.append(dropped)  # a cycle: only the collector ends it
-            del dropped
-            with client.lock("x"):
-                pass
-        gc.collect()
-        done.set()
-
-    try:
-        threading.Thread(target=work, daemon=True).start()
-        assert done.wait(30), "a thread waits for its own mutex"
-    finally:
-        gc.set_threshold(*before)
-    assert eventually(lambda: not len(client._engine().holds))
 
 
 def test_what_a_finalizer_releases_between_two_lines_is_not_held_by_an_acquire(client: rlock.Client) -> None:

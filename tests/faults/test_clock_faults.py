@@ -6,7 +6,6 @@ forward past what is left of the lease. A jump back excludes others for longer, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,6 @@ from .conftest import (
     ClientFor,
     Process,
     Waiter,
-    everywhere,
     holders,
     unharmed,
     usable,
@@ -52,30 +50,6 @@ def test_a_minority_whose_clock_jumps_or_runs_wrong_lets_nobody_in_and_costs_a_h
         assert eventually(lambda: None not in holders(fleet.urls))
         for clock in clocks[: masters // 2]:
             WRONG[how](clock)
-
-
-def test_when_the_clocks_of_a_majority_jump_forward_another_gets_in_and_the_holder_learns_of_it(
-    clocked: Clocked, client_for: ClientFor
-) -> None:
-    """Outside the promise: this is the assumption on clocks, seen from the other side."""
-    fleet, clocks = clocked(3)
-    holder, other = client_for(fleet.urls, 4.5), client_for(fleet.urls, 4.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    assert everywhere(fleet.urls)
-    time.sleep(0.2)  # what the acquire left to do in the background is done
-    for clock in clocks[:2]:
-        clock.step(60.0)
-    assert other.lock("x").acquire(timeout=0.5), "the keys have not expired there"
-    assert lock.is_owned(), "two owners, until the next renewal"
-    with within(4.5 / 3 + 1.0):
-        assert lock.lost.wait(4.0)
-    with pytest.raises(rlock.LeaseLostError, match="holds the lock no more"):
-        lock.release()
-    time.sleep(0.2)
-    other.lock("x").check()
-    other.lock("x").release()
 
 
 def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_minority_went_back(

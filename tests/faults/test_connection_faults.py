@@ -21,7 +21,6 @@ from .conftest import (
     everywhere,
     excluded,
     holders,
-    unharmed,
     usable,
     waiting,
     within,
@@ -56,14 +55,6 @@ def counts(urls: list[str], name: str = "x") -> list[str]:
 def subscribers(url: str) -> int:
     with raw(url) as server:
         return str(server.execute_command("CLIENT", "LIST", "TYPE", "pubsub")).count("id=")
-
-
-def test_after_client_kill_a_holder_keeps_its_lock_and_the_call_under_way_succeeds(
-    masters3: Fleet, client_for: ClientFor
-) -> None:
-    urls = masters3.urls
-    with unharmed(client_for(urls, 1.5), client_for(urls, 1.5)):
-        command(urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
 def test_a_master_that_flaps_is_told_once_and_then_not_until_it_is_steady(
@@ -111,24 +102,6 @@ def test_a_master_that_accepts_and_says_nothing_is_told_as_such(client_for: Clie
             client.lock("x").acquire(timeout=0.3)
 
 
-def test_a_waiter_whose_subscriptions_were_killed_is_woken_at_once_by_the_next_release(
-    masters3: Fleet, client_for: ClientFor
-) -> None:
-    urls = masters3.urls
-    holder, other = client_for(urls, 10.0), client_for(urls, 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    waiter = Waiter(other)
-    waiting(holder)
-    command(urls, "CLIENT", "KILL", "TYPE", "pubsub")
-    assert eventually(lambda: all(subscribers(url) == 1 for url in urls), 3.0), "it did not subscribe again"
-    time.sleep(0.2)  # it looks again at once, and sleeps again
-    released_at = time.monotonic()
-    lock.release()
-    assert waiter.got()
-    assert waiter.got_at - released_at < 0.3, "it polled"
-
-
 @pytest.mark.parametrize("what", ["ALL", "WRITE"])
 def test_a_pause_of_all_masters_shorter_than_the_lease_delays_and_hurts_nobody(
     what: str, masters3: Fleet, client_for: ClientFor
@@ -166,25 +139,6 @@ def test_scripts_that_all_masters_forgot_are_sent_again_within_the_call(
     with within(1.0):
         lock.release()
         assert waiter.got()
-
-
-def test_when_a_majority_loses_the_key_another_gets_in_and_the_holder_learns_of_it(
-    masters3: Fleet, client_for: ClientFor
-) -> None:
-    """Outside the promise: this is the assumption on keys that are removed by hand."""
-    holder, other = client_for(masters3.urls, 6.0), client_for(masters3.urls, 6.0)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    assert everywhere(masters3.urls)
-    time.sleep(0.3)  # the renewal that fills the lease up is over, the next comes after a third of it
-    command(masters3.urls[1:], "DEL", "x")
-    assert other.lock("x").acquire(blocking=False)
-    assert lock.is_owned(), "two owners, until the next renewal"
-    with within(6.0 / 3 + 1.0):
-        assert lock.lost.wait(5.0)
-    other.lock("x").check()
-    other.lock("x").release()
 
 
 @pytest.fixture

@@ -26,13 +26,8 @@ from .conftest import (
     waiting,
     within,
 )
-from .netns import PrivateNetwork
 from .proxy import Proxy
 from .test_connection_faults import subscribers
-
-
-def port(url: str) -> int:
-    return int(url.rpartition(":")[2])
 
 
 def in_front_of(fleet: Fleet, count: int, proxies: Proxies) -> tuple[list[str], list[Proxy]]:
@@ -110,26 +105,6 @@ def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mend
     for proxy in bad:
         proxy.mend()
     usable(client)
-
-
-def test_a_waiter_whose_subscriptions_are_half_open_still_gets_the_lock(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies
-) -> None:
-    bad = proxies(masters3.urls)
-    holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    waiter = Waiter(other)
-    waiting(holder)
-    for proxy in bad:
-        proxy.cut(requests=False)
-    lock.release()
-    time.sleep(0.3)
-    for proxy in bad:
-        proxy.mend()
-    # What was published is lost. It connects again, or looks: far under the lease of 10 s.
-    with within(2 * LOOK_S):
-        assert waiter.got()
 
 
 def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
@@ -241,29 +216,3 @@ def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter
         proxy.reset()
     assert other.lock("x").acquire(blocking=False), "a reset between two calls is not the caller's business"
     other.lock("x").release()
-
-
-@pytest.mark.parametrize("how", ["drop", "drop_replies", "reject"])
-def test_behind_a_firewall_a_majority_is_an_error_and_usable_again_when_the_firewall_opens(
-    how: str, network: PrivateNetwork, private_masters: Fleet, client_for: ClientFor
-) -> None:
-    urls = private_masters.urls
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock.acquire()
-    for url in urls[1:]:
-        getattr(network, how)(port(url))
-    ends_at = time.monotonic() + lock.remaining()
-    told = "reset|refused|closed" if how == "reject" else "no answer|[Tt]imeout|timed out"
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
-        other.lock("x").acquire(timeout=0.3)
-    assert lock.lost.wait(5.0)
-    assert -0.05 < time.monotonic() - ends_at < 2.0
-    network.mend()
-    # The masters were well all the time: they are not empty, and the lease has ended there, too.
-    with within(10.0):
-        usable(other, 10.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    assert eventually(lambda: set(holders(urls)) == {None}, 3.0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 
 import pytest
 
 import rlock
-from rlock.rules.timing import CLAIM_S
 
 from ..lock.conftest import Child, eventually
 from ..servers import AnyMaster, Fleet
@@ -24,7 +22,6 @@ from .conftest import (
     excluded,
     holders,
     usable,
-    waiting,
     within,
 )
 
@@ -127,34 +124,6 @@ def stop(child: Child) -> None:
 
 def go_on(child: Child) -> None:
     child.process.send_signal(signal.SIGCONT)
-
-
-STOPS_ITSELF = """\
-import os, signal
-print("waiting")
-lock.acquire()
-os.kill(os.getpid(), signal.SIGSTOP)
-print(lock.is_owned())
-lock.release()
-print("released")
-"""
-
-
-def test_a_stop_right_after_a_hand_off_costs_nothing_while_the_lease_lasts(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    """The messages grant it for a second only. The replies to the confirmation are the proof."""
-    other = client_for(masters3.urls, 8.0)
-    with other.lock("x"):
-        child = process(STOPS_ITSELF, masters3.urls, 8.0)
-        assert child.line() == "waiting"
-        waiting(other, 1)
-    _, status = os.waitpid(child.process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    time.sleep(CLAIM_S + 1.0)
-    excluded(other)
-    go_on(child)
-    assert (child.line(), child.line()) == ("True", "released")
 
 
 def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_its_successor(

@@ -20,7 +20,6 @@ from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
 
 from ..fixtures import FreshMasters
-from ..interrupts import interrupted
 from .conftest import MakeClient, eventually
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
@@ -166,16 +165,6 @@ def test_a_leader_stops_before_its_lease_ends(
 
 
 @pytest.mark.kinds("memory")
-def test_an_interrupt_of_the_exit_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
-    for at in range(2, 9):  # no code runs before the first line
-        leader = make_client(urls).leader("beat").__enter__()
-        with interrupted(at, "leader.py"):
-            leader.__exit__()
-        leader._campaign.join(2)
-        assert not leader._campaign.is_alive()
-
-
-@pytest.mark.kinds("memory")
 def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
     urls: list[str], make_client: MakeClient
 ) -> None:
@@ -199,37 +188,6 @@ def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
         go_on.set()
         assert isinstance(exit_.exception(10), SystemExit)
     assert client.lock("beat").acquire(timeout=10)
-
-
-@pytest.mark.kinds("memory")
-def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stopped() -> None:
-    masters, told = MemoryMasters(3), list[str]()
-
-    async def stop() -> None:
-        told.append("stopping")
-        await asyncio.sleep(0.3)
-        told.append("stopped")
-
-    async def lead() -> None:
-        client = memory_client(masters=masters, kind=rlock.asyncio.Client)
-        async with client, client.leader("beat", on_stopped=stop) as leader:
-            assert await leader.wait(10)
-
-    async def main() -> None:
-        task = asyncio.create_task(lead())
-        while told != ["stopping"]:
-            await asyncio.sleep(0.01)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0.01)
-        other = memory_client(masters=masters, kind=rlock.asyncio.Client)
-        async with other, other.leader("beat", lambda _: told.append("started")) as standby:
-            assert await standby.wait(10)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert told == ["stopping", "stopped", "started"]
 
 
 @pytest.mark.kinds("memory")

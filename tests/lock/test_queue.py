@@ -19,7 +19,6 @@ from rlock.rules.keys import queue
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import QUEUE_TTL_S
 
-from ..faults.conftest import proxies as proxies  # a fixture
 from ..servers import Fleet, raw
 from .conftest import (
     Child,

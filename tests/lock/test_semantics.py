@@ -154,14 +154,6 @@ def test_after_a_loss_everything_says_so_until_it_is_released(
     lock.release()
 
 
-def test_repr_says_whether_it_is_held_here(masters1: Fleet, make_client: MakeClient) -> None:
-    lock = make_client(masters1.urls).lock("x")
-    kind = "rlock.asyncio.RLock" if "asyncio" in repr(lock) else "rlock.RLock"
-    assert repr(lock).startswith(f"<unlocked {kind} object name='x' at 0x")
-    with lock:
-        assert repr(lock).startswith(f"<locked {kind} object name='x' owner='")
-
-
 def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
     masters1: Fleet, make_client: MakeClient
 ) -> None:

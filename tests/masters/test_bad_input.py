@@ -122,13 +122,6 @@ def test_no_message_shows_a_password_that_a_server_repeats(
     assert [each for each in told if any(part in each for part in rude)] == []
 
 
-def test_a_server_that_knows_no_auth_repeats_the_password_to_nobody(fresh_masters: FreshMasters) -> None:
-    (url,) = fresh_masters(1, args=("--rename-command", "AUTH", "")).urls
-    with rlock.Client([url]) as client, pytest.raises(rlock.RLockError, match="unknown command"):
-        client.lock("x").acquire(timeout=0.3)
-    assert "unknown command" in inside("status", "x", masters=[url]).err
-
-
 @pytest.mark.parametrize("closed", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "broken pipe")])
 def test_a_server_that_ends_the_connection_at_once_has_one_text_with_what_to_do(closed: OSError) -> None:
     """As protected mode does: two texts by turns would be a new line of the log at each try."""

@@ -1,15 +1,10 @@
-"""Cancelling a coroutine at its k-th suspension, and looking for what is left of it.
-
-``Cut(work, at)`` awaits a coroutine and cancels it at its ``at``-th suspension: as ``task.cancel()`` does
-while it waits, or ``late``, when what it waited for has come and it has not run since.
-"""
+"""What is left of a client: keys, places in a queue, subscriptions and connections on the masters."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rlock.asyncio
@@ -21,57 +16,6 @@ from ..servers import raw
 TTL = 10.0
 #: Less than the second after which masters take back what they have handed to a waiter that is gone.
 AT_ONCE_S = 0.9
-
-
-class Cut:
-    """To be awaited once. ``suspensions`` counts them."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any], at: int, *, late: bool = False) -> None:
-        self._work = work
-        self._at = at
-        self._late = late
-        self.suspensions = 0
-
-    @property
-    def was_cut(self) -> bool:
-        return self.suspensions >= self._at
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        inner = self._work.__await__()
-        go_on: Callable[[], Any] = partial(inner.send, None)
-        while True:
-            try:
-                wanted = go_on()
-            except StopIteration as stop:
-                return stop.value
-            self.suspensions += 1
-            here = self.suspensions == self._at
-            if here and not self._late:
-                task = asyncio.current_task()
-                assert task is not None
-                task.cancel()
-            try:
-                yield wanted
-            except BaseException as error:
-                go_on = partial(inner.throw, error)
-            else:
-                late = here and self._late
-                go_on = partial(inner.throw, asyncio.CancelledError()) if late else partial(inner.send, None)
-
-
-async def ended(work: Cut) -> bool:
-    """Whether it came to its end without a cancellation."""
-    task = asyncio.ensure_future(_result(work))
-    try:
-        await task
-    except asyncio.CancelledError:
-        assert work.was_cut, "cancelled by somebody else"
-        return False
-    return True
-
-
-async def _result(work: Cut) -> Any:
-    return await work
 
 
 class Eyes:
