@@ -18,6 +18,7 @@ from ..procedures import inspect
 from ..procedures.contender import Contender, Grant, withdraw
 from ..procedures.port import ClientContext, Port, UnderWay, WaitGenerator
 from ..procedures.release import Outcome, Released, free, release
+from ..procedures.renew import prolong
 from ..rules import commands
 from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import WIRES, token_of, waiter_name
@@ -217,6 +218,27 @@ class Engine(Port):
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
                 lock_events.given_up(hold, self.clock())
             raise
+
+    def prolong_gen(self, hold: Hold, ttl: float) -> WaitGenerator[None]:
+        """Prolong a fixed lease to ``ttl`` seconds from now; it never gets shorter.
+
+        Raises `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time.
+        """
+        with self.mutex:
+            began = self.clock()
+            ttl = hold.lease.promise(began, ttl)
+        event = yield from prolong(self.masters, hold, ttl)
+        with self.mutex:
+            disowned = event is LeaseEvent.DISOWNED
+            if not disowned:
+                hold.lease.renewed(began, self.clock(), ttl)
+            elif hold in self.holds:  # a release at the same time ended it: that is no loss
+                hold.lease.on(event, DISOWNED)
+            state = hold.lease.look(self.clock())
+        if state is LeaseState.LOST:
+            self.watchdog.report_loss(hold)
+        if state is LeaseState.LOST or disowned:
+            raise LeaseLostError(hold.name, hold.reason)
 
     def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
         """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
