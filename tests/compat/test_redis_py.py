@@ -40,7 +40,17 @@ INI = (
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tests of redis-py, from the package index."""
     folder = tmp_path_factory.mktemp("sdist")
-    fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", SDIST]
+    fetch = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-binary=:all:",
+        SDIST,
+    ]
     fetched = subprocess.run(fetch, cwd=folder, capture_output=True, text=True, timeout=110)
     if fetched.returncode:
         pytest.skip(f"{SDIST} could not be fetched from the package index: {fetched.stderr.strip()[-200:]}")
