@@ -15,6 +15,7 @@ TOP = HERE.parent
 #: The folders of the quick set.
 FOLDERS = {
     "tests/asyncio",
+    "tests/compat",
     "tests/core",
     "tests/fuzz",
     "tests/lock",

@@ -19,6 +19,7 @@ from ..rules.holds import Hold
 from ..rules.lease import Answer, LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import lease_ms
+from .inspect import unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
 
 #: Locks in one command: it blocks a master for about 0.2 ms.
@@ -68,6 +69,24 @@ def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound
             else:
                 decided.append(outcome)
     return RenewalRound(batches, decided, undecided)
+
+
+def prolong(masters: Masters, hold: Hold, ttl: float) -> WaitGenerator[LeaseEvent]:
+    """Prolong one fixed lease to ``ttl`` seconds; the caller applies the event.
+
+    Not for a lease that the watchdog renews: the next renewal could shorten it on the masters.
+    :raises QuorumUnreachableError: no quorum prolonged it, and none denied it.
+    """
+    context = masters.context
+    leases = [(hold.name, hold.owner, hold.count, hold.token)]
+    command = commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
+    ballot = yield from masters.call(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL)
+    votes, now = LockVotes(ballot, 0), context.clock()
+    # Nobody puts a fixed lease back, so a key that is absent was removed by an operator.
+    event = votes.event(hold.lease.valid_until, now, context.guard.max_ttl, (), shared=True)
+    if event is LeaseEvent.FAILED:
+        raise unreachable(context, hold.name, ballot)
+    return event
 
 
 def judge(

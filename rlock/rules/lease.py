@@ -11,7 +11,7 @@ from ..model import Code, LeaseState, Vote
 from .keys import HandOff
 from .quorum import Ballot
 from .restart_guard import same_memory
-from .timing import CLAIM_S, heals_until, valid_until
+from .timing import CLAIM_S, drift, heals_until, valid_until
 
 #: Bound once: enum lookup is measurable on this path.
 HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
@@ -78,7 +78,7 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: the mutex of `HoldTable` serialises the events."""
 
-    __slots__ = ("confirmation", "ended_by", "reason", "state", "ttl", "valid_until")
+    __slots__ = ("confirmation", "ended_by", "promised", "reason", "state", "ttl", "valid_until")
 
     def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
@@ -90,6 +90,8 @@ class Lease:
         self.valid_until = valid_until(sent_at, ttl if confirmation is None else min(CLAIM_S, ttl))
         #: The replies that prolong it to its full length, until they do.
         self.confirmation = confirmation
+        #: Until when the masters were told to keep a fixed lease that was prolonged.
+        self.promised = 0.0
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""
@@ -127,15 +129,25 @@ class Lease:
                 self.valid_until = proven if proven > self.valid_until else self.valid_until
                 self.confirmation = None
 
-    def renewed(self, sent_at: float, now: float) -> LeaseState:
+    def promise(self, now: float, ttl: float) -> float:
+        """The ttl of a command that prolongs a fixed lease to ``ttl`` seconds from now, or longer.
+
+        Never less than an earlier command has, which may arrive first: it would shorten a lease that its
+        owner takes for longer.
+        """
+        self.promised = max(self.promised, self.valid_until + drift(self.ttl), now + ttl)
+        return self.promised - now
+
+    def renewed(self, sent_at: float, now: float, ttl: float | None = None) -> LeaseState:
         """Apply a renewal that was sent at ``sent_at`` and granted by a quorum at ``now``."""
+        ttl = self.ttl if ttl is None else ttl
         if self.state is HELD and now < self.valid_until:
-            self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+            self.valid_until = max(self.valid_until, valid_until(sent_at, ttl))
             return HELD  # the transition in the table, without a lookup for each lock of a renewal
         # A quorum that is complete after the old validity must not revive the lease. Another owner may have
         # had the lock in between.
         if self.look(now) is not LOST:
-            self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+            self.valid_until = max(self.valid_until, valid_until(sent_at, ttl))
         return self.on(LeaseEvent.RENEWED)
 
     def remaining(self, now: float) -> float:

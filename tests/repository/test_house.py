@@ -26,7 +26,7 @@ ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
 #: The text of each module.
 MODULES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
-AROUND = ("cli", "telemetry", "testing", "__main__.py")
+AROUND = ("cli", "compat", "telemetry", "testing", "__main__.py")
 CORE = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in AROUND]
 RECIPES = [path for path in CORE if path.relative_to(ROOT).parts[0] == "recipes"]
 
@@ -38,7 +38,10 @@ FLOORS = (
     ("procedures", ("procedures",)),
     ("client", ("_client",)),
     ("drivers", ("_sync", "_async")),
-    ("public", ("base", "lock", "client", "asyncio", "decorated", "decorator", "recipes", "__init__")),
+    (
+        "public",
+        ("base", "lock", "client", "asyncio", "decorated", "decorator", "recipes", "compat", "__init__"),
+    ),
     ("telemetry", ("telemetry",)),
     ("tools", ("cli", "__main__", "testing")),
 )

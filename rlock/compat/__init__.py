@@ -1,0 +1,1 @@
+"""Compat: locks of this package under the interfaces of other packages."""
