@@ -182,7 +182,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
             check_patches()
             try:
                 fresh = Engine(self._endpoints, self._options, clock.now)
-                fresh.client = weakref.ref(self)
+                fresh.holds.client = weakref.ref(self)
             except OSError as error:
                 raise RLockError(f"no master was asked: {error}") from error
             if self._current is not None and self._current is not engine:

@@ -62,8 +62,6 @@ class Engine(Port):
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
-        #: The client, or None after it was collected.
-        self.client: Callable[[], object] = lambda: self
         guard = Guard(len(masters), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.

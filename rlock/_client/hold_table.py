@@ -38,6 +38,8 @@ class HoldTable(Holds):
         self.under_way = UnderWay()
         self.closed = False
         self.closer: object = None  # the thread or task that closes the client now
+        #: The client, or None after it was collected.
+        self.client: Callable[[], object] = lambda: self
         #: As all mutexes of a client: a signal handler or a finalizer may enter it again (`interrupted`).
         self.mutex: Any = threading.RLock()
         self._masters = masters

@@ -160,8 +160,8 @@ class Watchdog(ABC):
         for hold in lost:
             self.report_loss(hold)
         if renewing:
-            if engine.client() is None:
-                engine.client = lambda: engine  # told once
+            if self._holds.client() is None:
+                self._holds.client = lambda: self  # told once
                 log.warning("the client of lock %r was collected: nobody can release it", renewing[0].name)
             with self._mutex:
                 # Otherwise one slow master would delay the renewal of a short lease.

@@ -130,7 +130,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
                 if dead is not None:  # otherwise another thread was faster
                     dead.abandon()
             engine = Engine(self._endpoints, self._options, clock.now)
-            engine.client = weakref.ref(self)
+            engine.holds.client = weakref.ref(self)
             self._engines[asyncio.get_running_loop()] = engine
         return engine
 

@@ -228,7 +228,7 @@ class _Lock:
     def _is_owned(self) -> bool:
         engine = self.client._engine()
         try:
-            return engine.holds.remaining(self._hold(engine, NOT_OWNED)) > 0.0
+            return bool(engine.holds.remaining(self._hold(engine, NOT_OWNED)) > 0.0)
         except RLockError:
             return False
 
