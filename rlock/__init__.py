@@ -6,7 +6,6 @@ clocks run at about the same rate. See `RLock` for what that means for a caller.
 
 from ._client.endpoints import Group
 from .client import Client
-from .decorator import locked
 from .errors import (
     LeaseLostError,
     LockBusyError,
@@ -17,6 +16,7 @@ from .errors import (
 )
 from .lock import Lock, LossSignal, RLock
 from .model import LockStatus, MasterStatus, Waiter
+from .recipes.decorator import locked
 
 __all__ = [
     "Client",

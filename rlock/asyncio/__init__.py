@@ -13,7 +13,6 @@ these locks and those of `rlock.Client` are one: they exclude and wake each othe
 
 from .._client.endpoints import Group
 from ..base import AsyncLock as Lock
-from ..decorator import locked
 from ..errors import (
     LeaseLostError,
     LockBusyError,
@@ -23,8 +22,8 @@ from ..errors import (
     RLockError,
 )
 from ..model import LockStatus, MasterStatus, Waiter
-from .client import Client
-from .lock import LossSignal, RLock
+from ..recipes.decorator import locked
+from .client import Client, LossSignal, RLock
 
 __all__ = [
     "Client",
