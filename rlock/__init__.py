@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._client.endpoints import Group as Group
     from .client import Client as Client
-    from .decorator import locked as locked
+    from .recipes.decorator import locked as locked
     from .errors import LeaseLostError as LeaseLostError
     from .errors import LockBusyError as LockBusyError
     from .errors import NotHeldError as NotHeldError
@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "_client.endpoints": "Group",
     "client": "Client",
-    "decorator": "locked",
+    "recipes.decorator": "locked",
     "errors": "LeaseLostError LockBusyError NotHeldError OptionsError QuorumUnreachableError RLockError",
     "lock": "Lock LossSignal RLock",
     "model": "LockStatus MasterStatus Waiter",

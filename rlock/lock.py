@@ -104,9 +104,9 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        left = 0
+        after = 0
         try:
-            left = self.hold_count - 1
+            after = self.hold_count - 1
             self.release()
         except RLockError as failure:
             if error is None:
@@ -114,7 +114,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             log_failed_release(failure, error)
         except BaseException:
             # A Ctrl-C before the release: without this the lock would stay held.
-            if self.hold_count > left:
+            if self.hold_count > after:
                 self.release()
             raise
 

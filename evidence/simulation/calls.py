@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlock._client import calls
 from rlock._client.connection import MasterConnection, PendingReply
 from rlock.model import Code
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import scripts
-from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import guard_time
 
@@ -37,14 +36,14 @@ class Calls(calls.Calls[Connection]):
         super().__init__(make, endpoints(client), context, request_timeout, client.runtime)
         self._client = client
 
-    def call(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
         """Its thread may be kept from running behind it."""
-        self._client.current.asked[command.script.name] += 1
-        return (yield from self._client.kept_behind(self._judged(command, *args, **options)))
+        self._client.current.asked[request.command.script.name] += 1
+        return (yield from self._client.kept_behind(self._judged(request)))
 
-    def _judged(self, command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
+    def _judged(self, request: Request) -> WaitGenerator[Ballot]:
         """No vote counts of a memory that is too young for the longest lease that its client knows of."""
-        ballot, guard = (yield from super().call(command, *args, **options)), self._guard
+        ballot, guard, command = (yield from super().call(request)), self._guard, request.command
         if command.script is scripts.ACQUIRE and ballot.granted >= ballot.quorum:
             for i, vote in ballot.votes.items():
                 age = self._clock() - guard._epochs[i].whole_from

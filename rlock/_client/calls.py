@@ -62,21 +62,12 @@ class Calls(Pipeline[L], Masters):
             raise RLockError("the client was closed")
         self._pending_events.emit()
 
-    def call(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        *,
-        resend_for: float = 0.0,
-        late: Command | None = None,
-    ) -> WaitGenerator[Ballot]:
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
         connections = self._connections
         if connections.up < self._masters:
             # The first call to all masters waits for all: otherwise `init` could leave a healthy one out.
-            yield from self.connect(timeout, to_all=connections.is_new and settle is Settle.ALL)
-        request = Request(command, timeout, settle, targets, resend_for, late)
+            to_all = connections.is_new and request.settle is Settle.ALL
+            yield from self.connect(request.timeout, to_all=to_all)
         call = PendingCall(request, self._masters, self._guard.max_ttl)
         ballot = call.ballot
         try:

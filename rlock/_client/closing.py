@@ -34,7 +34,7 @@ def close(
         now = holds.clock()
         for hold in holds:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
-            if hold.lease.look(now) is not LeaseState.LOST:
+            if hold.lease.update(now) is not LeaseState.LOST:
                 holds.schedule.remove(hold)
                 hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
         held = [hold for hold in holds if hold.lease.reason == AT_CLOSE]

@@ -85,8 +85,6 @@ class Group:
 
 
 class Endpoint:
-    """One master's address. Makes connections; holds none."""
-
     #: The part of a library that makes its connections: ".asyncio", or the one that blocks.
     part: ClassVar[str] = ""
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service

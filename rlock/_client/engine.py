@@ -155,7 +155,7 @@ class Engine(Port):
             if self.holds.closed:
                 raise RLockError("the client was closed")
             # Every exit checks: the owner may have been kept from running since the verdict.
-            held = hold.lease.look(self.clock()) is LeaseState.HELD
+            held = hold.lease.update(self.clock()) is LeaseState.HELD
             if held:
                 if observed():
                     hold.report.pending_events = PendingEvents()
@@ -254,7 +254,7 @@ class Engine(Port):
                 hold.lease.renewed(began, self.clock(), ttl)
             elif hold in self.holds:  # a release at the same time ended it: that is no loss
                 hold.lease.on(event, DISOWNED)
-            state = hold.lease.look(self.clock())
+            state = hold.lease.update(self.clock())
         if state is LeaseState.LOST:
             self.watchdog.report_loss(hold)
         if state is LeaseState.LOST or disowned:
@@ -262,7 +262,7 @@ class Engine(Port):
 
     def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
         """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
-        releasing, left = self.under_way.releasing, -1
+        releasing, hold_count = self.under_way.releasing, -1
         try:
             confirmation = hold.lease.confirmation
             if confirmation is not None and self.clock() >= hold.lease.valid_until:
@@ -270,11 +270,11 @@ class Engine(Port):
                 yield from self.masters.collect([confirmation.ballot], self.clock())
             with self.holds.mutex:
                 began = self.clock()
-                lost, reason = hold.lease.look(began) is LeaseState.LOST, hold.reason
+                lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
-                hold.count = left = hold.count - 1  # no call since the question
-                if left == 0:
+                hold.count = hold_count = hold.count - 1  # no call since the question
+                if hold_count == 0:
                     self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
                     hold.lease.on(LeaseEvent.RELEASE)
@@ -286,12 +286,12 @@ class Engine(Port):
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, reason)
                 raise LeaseLostError(hold.name, reason)
-            return (yield from self._give_up(hold)) if left == 0 else None
+            return (yield from self._give_up(hold)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
                 self.holds.report_released(hold, began, confirmed=False)
                 return None  # close() has released it
-            ends = left == 0 or (left < 0 and hold.count == 1)  # Ctrl-C may come before the store
+            ends = hold_count == 0 or (hold_count < 0 and hold.count == 1)  # Ctrl-C may come before the store
             if ends and not self.holds.closed:
                 self.holds.give_up(hold)
             raise
@@ -302,8 +302,8 @@ class Engine(Port):
         """Give back one acquire in a handler or finalizer that interrupted a change."""
         if hold.count < 1:
             raise NotHeldError(hold.name, self.holds.holder(hold.name))
-        hold.count = left = hold.count - 1  # no call since the question: a finalizer may release it, too
-        if left == 0:
+        hold.count = hold_count = hold.count - 1  # no call since the question: a finalizer may release it
+        if hold_count == 0:
             self.under_way.releasing[hold.owner] = hold  # first: close() must find it
             self.holds.forget(hold)
             # In another thread: this one has to return before the masters can be told.

@@ -16,7 +16,7 @@ from ..procedures.port import WaitGenerator
 from .runtime import Runtime
 
 #: How often waiting owners check whether the owner in front has gone.
-LOOK_S = 0.5
+RECHECK_S = 0.5
 
 
 class LocalQueue:
@@ -34,7 +34,7 @@ class LocalQueue:
             if line is None:
                 self._lines[contender.name] = [weakref.ref(contender)]
                 return True
-            if any((it := ref()) and it.key is contender.key and not it.has_left for ref in line):
+            if any((it := ref()) and it.key is contender.key and not it.is_withdrawn for ref in line):
                 raise RLockError(f"lock {contender.name!r} was not asked for: {NOT_HERE}")
             contender.parker = self._runtime.parker()
             line.append(weakref.ref(contender))
@@ -51,11 +51,11 @@ class LocalQueue:
             left = until - self._clock()
             if left <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
                 return False
-            yield from contender.parker.park(min(left, LOOK_S))
+            yield from contender.parker.park(min(left, RECHECK_S))
 
     def leave(self, contender: Contender) -> None:
         """Leave the line; the next owner becomes first. A second call does nothing."""
-        contender.has_left = True
+        contender.is_withdrawn = True
         with self._mutex:
             line = self._lines.get(contender.name, [])
             if len(line) > 1:
@@ -68,7 +68,7 @@ class LocalQueue:
         moved = False
         while line:
             first = line[0]()
-            if first is not None and not first.has_left:
+            if first is not None and not first.is_withdrawn:
                 if moved:
                     first.parker.wake()
                 return first

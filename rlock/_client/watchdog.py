@@ -185,7 +185,7 @@ class Watchdog(ABC):
             for hold in due:
                 if hold not in self._holds:
                     continue
-                if hold.lease.look(now) is LOST:
+                if hold.lease.update(now) is LOST:
                     lost.append(hold)
                 elif (stop := hold.renewal_stop(now)) is None:
                     renewing.append(hold)
@@ -210,7 +210,7 @@ class Watchdog(ABC):
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)
                 else:
-                    hold.lease.look(now)
+                    hold.lease.update(now)
                     state = hold.lease.on(event, DISOWNED if event is LeaseEvent.DISOWNED else "")
                 if state is LOST:
                     lost.append(hold)

@@ -14,7 +14,7 @@ these locks and those of `rlock.Client` are one: they exclude and wake each othe
 from .. import __all__ as __all__
 from .._client.endpoints import Group as Group
 from ..base import AsyncLock
-from ..decorator import locked as locked
+from ..recipes.decorator import locked as locked
 from ..errors import LeaseLostError as LeaseLostError
 from ..errors import LockBusyError as LockBusyError
 from ..errors import NotHeldError as NotHeldError

@@ -209,7 +209,7 @@ class _Lock:
             yield from engine.prolong_gen(hold, seconds)
             return True
         with engine.holds.mutex:
-            if hold.lease.look(now) is LeaseState.LOST:
+            if hold.lease.update(now) is LeaseState.LOST:
                 raise LeaseLostError(hold.name, hold.reason)
             if limit is None:
                 hold.lease.ttl = hold.lease.promise(now, 0.0)  # its renewals must not shorten it

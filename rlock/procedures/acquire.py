@@ -37,7 +37,7 @@ from .contender import Contender, Findings, Grant
 from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
 from .inspect import impossible, no_quorum
-from .port import Port, WaitGenerator, Wake
+from .port import Port, Request, WaitGenerator, Wake
 from .withdraw import leave_queue, step_aside, stop_listening, take_back
 
 AT_ONCE = -math.inf
@@ -88,7 +88,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
     except BaseException:
         # The caller's `withdraw` lets the next owner in, after the undo. If a second Ctrl-C prevents that,
         # the next owner must still see that this one has left.
-        contender.has_left = True
+        contender.is_withdrawn = True
         raise
 
 
@@ -160,14 +160,13 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             return None
 
 
-def _time_for(left: float, options: LockOptions) -> float:
-    """The time-out of a round: at most the time that is left, but long enough for a round to succeed."""
+def _time_for(remaining: float, options: LockOptions) -> float:
+    """The time-out of a round: at most the remaining time, but long enough for a round to succeed."""
     timeout = options.lease.request_timeout
-    return timeout if left <= 0 else min(timeout, max(left, LAST_ROUND_S))
+    return timeout if remaining <= 0 else min(timeout, max(remaining, LAST_ROUND_S))
 
 
 def _report_place(port: Port, contender: Contender) -> None:
-    """Report the length of the queue that a quorum of masters has, if somebody observes it."""
     if contender.stage in (Stage.JOINING, Stage.WAITING) and port.wants_queue_length(contender):
         votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
         lengths = sorted((vote.queue.length for vote in votes.values() if vote.queue.length), reverse=True)
@@ -182,7 +181,7 @@ def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[No
     masters = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
     nudge, until = commands.nudge(context.wire, contender.name), context.clock() + timeout
     while masters and context.clock() < until:
-        ballot = yield from port.masters.call(nudge, timeout, Settle.ALL, masters)
+        ballot = yield from port.masters.call(Request(nudge, timeout, Settle.ALL, masters))
         masters = [i for i, vote in ballot.votes.items() if vote.hold_count == commands.UNFINISHED]
 
 
@@ -258,7 +257,7 @@ def _look(
             command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
         last = (last + 1) % masters
         timeout = _time_for(contender.until - context.clock(), contender.options)
-        ballot = yield from port.masters.call(command, timeout, Settle.ALL, (last,))
+        ballot = yield from port.masters.call(Request(command, timeout, Settle.ALL, (last,)))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:
             break

@@ -16,7 +16,7 @@ from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .fencing import agree, agreed_on, note_lease
 from .inspect import impossible, no_quorum
-from .port import ClientContext, Port, WaitGenerator
+from .port import ClientContext, Port, Request, WaitGenerator
 
 _YES, _WON = Code.YES, Verdict.WON
 #: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
@@ -41,7 +41,7 @@ def attempt(
     command, brief = _command(port, contender, owner)
     kept = False
     while True:
-        ballot = yield from port.masters.call(command, timeout, Settle.HOLDER)
+        ballot = yield from port.masters.call(Request(command, timeout, Settle.HOLDER))
         if ballot.faulted and ballot.duplicated:
             raise impossible(context, options.name, ballot)
         until = won_until(ballot.sent_at, ttl, options.lease.longest)
@@ -107,7 +107,6 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
 
 
 def take_place(context: ClientContext, contender: Contender) -> Place:
-    """Name the place in the queue at which masters can hand it the lock."""
     options, token = contender.options, context.new_owner(contender.key.label)
     place = Place(options.name, token, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
     # First: an interrupt in between must find the place, or it would stay in the queue.
@@ -181,7 +180,7 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     while findings.verdict in _OPEN and not findings.contended and findings.settling < SETTLE_TRIES:
         yield from pause(port, contender)
         status = commands.status(options.name, waiters=1, guarded=context.guard.on)
-        look = yield from port.masters.call(status, timeout, Settle.HOLDER)
+        look = yield from port.masters.call(Request(status, timeout, Settle.HOLDER))
         findings.note(look.judge(context.clock(), 0.0), look)
         before, seen = seen, look.standing()
         if findings.verdict is not Verdict.SPLIT or (seen and (seen != before or not look.split())):

@@ -31,8 +31,6 @@ class Grant(NamedTuple):
 
 
 class LocalGrant(NamedTuple):
-    """A lock that a releasing thread hands to a waiter of its process."""
-
     owner: str  # the token under which the masters have the lease
     sent_at: float  # when the release was sent
     hops: int  # hand-offs from thread to thread in a row
@@ -68,10 +66,10 @@ class Findings:
         self.token = max([self.token, *(vote.token for vote in list(ballot.votes.values()))])
         self.ballot, self.verdict, self.holder = ballot, verdict, None
         if verdict is Verdict.HELD:
-            holder = self.holder = ballot.foreign_holder()
+            self.holder = ballot.foreign_holder()
             # Only masters with a vote count. Otherwise an owner without a quorum, which gives its votes back,
             # would make this acquire return False although nobody had the lock.
-            self.contended = self.contended or ballot.votes_for(holder) >= ballot.quorum
+            self.contended = self.contended or ballot.foreign_holder(voters_only=True) is not None
 
 
 @dataclass(slots=True)
@@ -98,7 +96,7 @@ class Contender:
         self.inbox: Any = None
         self.parker: Any = None
         #: The contender has left the local queue, or is about to.
-        self.has_left = False
+        self.is_withdrawn = False
         #: The lock, if a releasing thread of this process has handed it over.
         self.local_grant: LocalGrant | None = None
         self.findings = Findings()

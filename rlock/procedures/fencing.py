@@ -15,7 +15,7 @@ from ..rules import commands
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
 from ..rules.timing import lease_ms
-from .port import Masters, WaitGenerator
+from .port import Masters, Request, WaitGenerator
 
 
 def agreed_on(given: Sequence[int], quorum: int) -> int:
@@ -33,7 +33,7 @@ def agree(
     token = max(given)
     while (left := until - masters.context.clock()) > 0:
         timeout = min(options.lease.request_timeout, left)
-        ballot = yield from masters.call(commands.fence(options.name, owner, token), timeout)
+        ballot = yield from masters.call(Request(commands.fence(options.name, owner, token), timeout))
         votes = list(ballot.votes.values())
         if ballot.granted >= ballot.quorum:
             return token
@@ -60,5 +60,5 @@ def note_lease(
     if timeout <= 0:
         return 0
     command = commands.renew(lease_ms(lease.ttl), [(options.name, owner, 1, token)])
-    ballot = yield from masters.call(command, timeout, Settle.WON_OR_ALL)
+    ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
     return token if ballot.granted >= ballot.quorum and context.guard.noted >= lease.ttl else 0

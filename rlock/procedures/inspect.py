@@ -17,9 +17,11 @@ from ..rules.quorum import Ballot, Settle
 from .port import ClientContext, Masters, Request, WaitGenerator
 
 
-def _look(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
+def _ask(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
     context = masters.context
-    ballot = yield from masters.call(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
+    ballot = yield from masters.call(
+        Request(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
+    )
     if ballot.hopeless:
         raise impossible(context, name, ballot)
     if ballot.answered < ballot.quorum:
@@ -46,7 +48,7 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     Raises `QuorumUnreachableError` if fewer than a quorum answered, or if no master names a holder and too
     many may have forgotten one.
     """
-    ballot = yield from _look(masters, name, timeout)
+    ballot = yield from _ask(masters, name, timeout)
     if not may_be_held(masters.context, ballot):
         return False
     if not ballot.claims():
@@ -68,7 +70,7 @@ def may_be_held(context: ClientContext, ballot: Ballot) -> bool:
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
     """The view of each master, and of a quorum. Raises `QuorumUnreachableError` if fewer answered."""
-    ballot = yield from _look(masters, name, timeout)
+    ballot = yield from _ask(masters, name, timeout)
     return told(masters.context, name, ballot)
 
 
@@ -103,7 +105,7 @@ def evict(
     masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> WaitGenerator[list[str]]:
     """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
-    ballot = yield from _look(masters, name, timeout)
+    ballot = yield from _ask(masters, name, timeout)
     evicted = []
     for holder in {vote.holder: None for vote in ballot.votes.values() if vote.holder}:
         if owners is not None and holder not in owners:
@@ -111,7 +113,7 @@ def evict(
         # The masters note the eviction: otherwise the holder's watchdog would put the key back.
         context = masters.context
         command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
-        removed = yield from masters.call(command, timeout, Settle.ALL)
+        removed = yield from masters.call(Request(command, timeout, Settle.ALL))
         if removed.granted:
             evicted.append(holder)
     return evicted
@@ -127,7 +129,7 @@ def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None
     if not guard.on:
         raise OptionsError("restart_guard=0 has turned the restart guard off: there is nothing to lift")
     # The first handshake of each connection has written the note; this one changes nothing.
-    ballot = yield from masters.call(commands.handshake("", "volatile"), timeout, Settle.ALL)
+    ballot = yield from masters.call(Request(commands.handshake("", "volatile"), timeout, Settle.ALL))
     found: dict[str, str | None] = dict.fromkeys(context.masters, "no answer in time")
     found |= faults(context, ballot)
     answering = [i for i, vote in ballot.votes.items() if vote.code != Code.FAULT]
@@ -144,7 +146,6 @@ def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None
 
 
 def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
-    """Each master that gave no vote, with the reason."""
     found = {}
     for i, master in enumerate(context.masters):
         vote = ballot.votes.get(i)

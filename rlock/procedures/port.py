@@ -61,36 +61,24 @@ class ClientContext:
 
 
 class Request(NamedTuple):
-    """One command for `Masters.call_many`; the fields are the arguments of `Masters.call`."""
+    """A command to masters whose replies somebody waits for. Times are seconds."""
 
     command: Command
     timeout: float
     settle: Settle = Settle.VERDICT
-    targets: Sequence[int] | None = None
-    resend_for: float = 0.0
-    late: Command | None = None
-    count_late: bool = False
+    targets: Sequence[int] | None = None  # None: all masters
+    resend_for: float = 0.0  # a master that cannot be reached gets it if it is back within this time
+    late: Command | None = None  # such a master gets this one in its place
+    count_late: bool = False  # the ballot also takes the replies that come when nobody waits any more
 
 
 class Masters(Protocol):
-    """The masters of one client, as procedures reach them."""
-
     context: ClientContext
 
-    def call(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        *,
-        resend_for: float = 0.0,
-        late: Command | None = None,
-    ) -> WaitGenerator[Ballot]:
-        """Send a command to all masters (or ``targets``) and wait until the ballot is settled.
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
+        """Send a command and wait until the ballot is settled.
 
-        Takes at most ``timeout`` seconds, and up to three times that if connections broke. A master that
-        cannot be reached gets the command (or ``late`` in its place) within ``resend_for`` seconds.
+        Takes at most its time-out, and up to three times that if connections broke.
         """
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
@@ -124,8 +112,6 @@ class Wake(enum.IntEnum):
 
 
 class Notifications(Protocol):
-    """The channels of this client's waiters, as procedures use them."""
-
     def is_subscribed(self, name: str) -> bool:
         """Whether a quorum of masters has confirmed the channels of this lock."""
 

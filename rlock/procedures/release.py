@@ -19,7 +19,7 @@ from ..rules.quorum import Ballot
 from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S
 from .contender import Contender, LocalGrant
-from .port import ClientContext, Masters, Port, WaitGenerator
+from .port import ClientContext, Masters, Port, Request, WaitGenerator
 
 
 class Released(enum.Enum):
@@ -45,7 +45,7 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
     if next_waiter is None or place is None:
         command, given = _free(context, hold), False
         lease = hold.options.lease
-        ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl)
+        ballot = yield from port.masters.call(Request(command, lease.request_timeout, resend_for=lease.ttl))
     else:
         ballot, given = yield from _hand_over(port, hold, next_waiter, place)
     return Outcome(outcome(context, ballot), given)
@@ -83,7 +83,9 @@ def _hand_over(
     # First: close() must find the token under which masters may write a lease.
     port.under_way.handing_over[next_owner] = next_waiter
     try:
-        ballot = yield from port.masters.call(command, lease.request_timeout, resend_for=lease.ttl, late=late)
+        ballot = yield from port.masters.call(
+            Request(command, lease.request_timeout, resend_for=lease.ttl, late=late)
+        )
         if ballot.outstanding and any(vote.ttl_ms <= 0 for vote in list(ballot.votes.values())):
             # The missing replies may complete the quorum. A master that gave no lease needs no undo.
             wait = min(2 * (ballot.decided_at - ballot.sent_at), STRAGGLERS_S)

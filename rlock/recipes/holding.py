@@ -161,9 +161,9 @@ class Packed:
     _release_held: Any = Engine._release_held
     _give_up: Any = release
 
-    def call(self, *arguments: Any, **options: Any) -> WaitGenerator[Ballot]:
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
         """See `Masters.call`."""
-        ballot: Ballot = yield Request(*arguments, **options)
+        ballot: Ballot = yield request
         return ballot
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:

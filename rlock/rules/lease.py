@@ -110,8 +110,8 @@ class Lease:
             return TRANSITIONS[self.state, LeaseEvent.EXPIRED]
         return self.state
 
-    def look(self, now: float) -> LeaseState:
-        """The state at ``now``. A loss is remembered."""
+    def update(self, now: float) -> LeaseState:
+        """The state at ``now``. Remembers a loss."""
         self._hear()
         if now < self.valid_until:
             return self.state
@@ -146,7 +146,7 @@ class Lease:
             return HELD  # the transition in the table, without a lookup for each lock of a renewal
         # A quorum that is complete after the old validity must not revive the lease. Another owner may have
         # had the lock in between.
-        if self.look(now) is not LOST:
+        if self.update(now) is not LOST:
             self.valid_until = max(self.valid_until, valid_until(sent_at, ttl))
         return self.on(LeaseEvent.RENEWED)
 
@@ -178,7 +178,6 @@ class LockVotes(NamedTuple):
         return [master for master, code, _ in self.answers() if code == Code.ABSENT]
 
     def replace(self, master: int, alone: Vote) -> None:
-        """Put in the answer of a master that was asked for this lock alone."""
         vote = self.ballot.votes[master]
         codes = [*vote.codes]
         (codes[self.position],) = alone.codes

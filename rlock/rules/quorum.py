@@ -176,9 +176,9 @@ class Ballot:
         """On how many masters each holder has the lock; one holder may have several owner tokens."""
         return Counter(holder_identity(vote.holder) for vote in list(self.votes.values()) if vote.holder)
 
-    def foreign_holder(self) -> str | None:
-        """The other owner that a quorum of masters named; None: no owner certainly has a quorum."""
-        holder, most = self._most_named()
+    def foreign_holder(self, *, voters_only: bool = False) -> str | None:
+        """The other owner that a quorum of masters (with a vote) named; None: no owner certainly has one."""
+        holder, most = self._most_named(voters_only=voters_only)
         return holder if most >= self.quorum else None
 
     def split(self) -> bool:
@@ -194,13 +194,6 @@ class Ballot:
         voted = (_YES, _FOREIGN, Code.QUEUED)
         return {i: holder_identity(vote.holder) for i, vote in list(self.votes.items()) if vote.code in voted}
 
-    def votes_for(self, owner: str | None) -> int:
-        """How many masters with a vote named this other owner."""
-        return sum(
-            vote.code == _FOREIGN and not vote.guarded and holder_identity(vote.holder) == owner
-            for vote in list(self.votes.values())
-        )
-
     def leader(self, passed_over: Set[str]) -> str | None:
         """The owner that keeps its votes after a split; the other contenders give theirs back.
 
@@ -210,12 +203,12 @@ class Ballot:
         votes = Counter(owner for owner in self.standing().values() if owner not in passed_over)
         return min(votes, key=lambda owner: (-votes[owner], owner.rpartition(":")[2], owner), default=None)
 
-    def _most_named(self) -> tuple[str | None, int]:
+    def _most_named(self, *, voters_only: bool = False) -> tuple[str | None, int]:
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
         holder, most, token, identity = None, 0, "", ""
         for vote in list(self.votes.values()):
-            if vote.code == _FOREIGN:
+            if vote.code == _FOREIGN and not (voters_only and vote.guarded):
                 if vote.holder != token:
                     token, identity = vote.holder, holder_identity(vote.holder)
                 named[identity] = times = named.get(identity, 0) + 1

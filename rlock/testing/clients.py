@@ -10,12 +10,12 @@ from .._client.engine import Engine
 from .._sync.runtime import run
 from ..base import BaseLock
 from ..client import Client
-from ..decorator import substitutes
 from ..errors import NotHeldError, RLockError
 from ..lock import RLock
 from ..procedures.inspect import evict
 from ..procedures.port import WaitGenerator
 from ..procedures.renew import heal, renew
+from ..recipes.decorator import substitutes
 from ..rules.lease import LeaseEvent
 from .memory import MemoryMaster, MemoryMasters
 

@@ -96,7 +96,7 @@ def test_a_release_waits_for_no_replica_and_one_that_is_not_acknowledged_is_sent
     assert server.ran == ["release"]
     calls.acquire("you:1")
     server.acknowledging = 0
-    for _ in calls.call(OVER, TIMEOUT_S, resend_for=9.0, late=FREE):
+    for _ in calls.call(Request(OVER, TIMEOUT_S, resend_for=9.0, late=FREE)):
         pass
     server.ran.clear()
     calls.cut(0)

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rlock.errors import LeaseLostError
 from rlock.model import Code, LeaseState, Vote
 from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Grant
 from rlock.procedures.hand_off import claim
+from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import scripts
 from rlock.rules.keys import REDISSON, HandOff
-from rlock.rules.lease import Confirmation, Lease
+from rlock.rules.lease import Confirmation, Lease, LeaseEvent
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.rules.tickets import FleetTime
@@ -217,9 +220,36 @@ def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> No
     for master in (0, 1):
         confirmation.ballot.cast(master, SAME)
     confirmation.ballot.sent_at = 50.1
-    assert lease.look(52.0) is LeaseState.HELD
+    assert lease.update(52.0) is LeaseState.HELD
     assert lease.valid_until == valid_until(50.1, 10.0)
     assert lease.confirmation is None
+
+
+def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
+    """Otherwise all threads of the client would wait for a read from a socket."""
+    with memory_client(3, ttl=5.0) as client:
+        lock, engine = client.lock("x"), client._engine()
+        lock.acquire()
+        (hold,) = engine.holds
+        with_mutex: list[bool] = []
+        read: Any = lambda: with_mutex.append(engine.holds.mutex._is_owned())  # noqa: E731
+        engine.masters.read_arrived = read  # type: ignore[method-assign]
+        uses: list[Callable[[], object]] = [
+            lock.remaining,
+            lock.check,
+            lock.acquire,
+            lock.lost.is_set,
+            lambda: engine.watchdog._sort([hold], engine.clock()),
+            lambda: engine.watchdog._apply([RenewalOutcome(hold, LeaseEvent.FAILED, engine.clock())]),
+            client.close,
+        ]
+        for use in uses:
+            hold.lease = Lease(5.0, engine.clock() - 2 * CLAIM_S, confirmed(World(3)))
+            with_mutex.clear()
+            with suppress(LeaseLostError):
+                use()
+            assert with_mutex, use
+            assert not any(with_mutex), use
 
 
 def test_ctrl_c_while_a_release_reads_the_confirmation_gives_the_lock_up(

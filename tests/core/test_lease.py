@@ -57,8 +57,8 @@ def test_all_sequences_keep_the_first_reason_and_never_revive(length: int) -> No
 @pytest.mark.rule("3.2")
 def test_loss_needs_nobody_to_notice_it() -> None:
     lease = Lease(10.0, sent_at=0.0)
-    assert lease.look(9.897) is HELD
-    assert lease.look(9.898) is LOST
+    assert lease.update(9.897) is HELD
+    assert lease.update(9.898) is LOST
     assert lease.remaining(9.898) == 0.0
     assert "validity ended" in lease.reason
 

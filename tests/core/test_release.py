@@ -278,7 +278,7 @@ def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_lef
     """The traceback of the first one may keep it alive, and they would wait for ever."""
     world = Line(3, [YES] * 3)
     contender = interrupted_in_its_first_round(world)
-    assert contender.has_left, "before any undo"
+    assert contender.is_withdrawn, "before any undo"
 
 
 def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:

@@ -20,7 +20,7 @@ from rlock._client.handshake import HandshakeResult
 from rlock._client.runtime import NO_WAIT, Waiter
 from rlock._sync.runtime import Runtime
 from rlock.model import Fault, FaultKind
-from rlock.procedures.port import ClientContext, WaitGenerator
+from rlock.procedures.port import ClientContext, Request, WaitGenerator
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE
@@ -215,7 +215,7 @@ class WiredCalls(calls.Calls[Connection]):
 
     def ask(self, command: Command, settle: Settle = Settle.VERDICT) -> Ballot:
         self._connections.trips = 0
-        waits = self.call(command, TIMEOUT_S, settle)
+        waits = self.call(Request(command, TIMEOUT_S, settle))
         while True:
             try:
                 next(waits)

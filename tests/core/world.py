@@ -156,17 +156,8 @@ class World(Port, Masters, Notifications):
     def sent(self, script: scripts.Script) -> list[Any]:
         return [s for s in self.steps if isinstance(s, (Call, Send)) and s.command.script is script]
 
-    def call(
-        self,
-        command: Command,
-        timeout: float,
-        settle: Settle = Settle.VERDICT,
-        targets: Sequence[int] | None = None,
-        *,
-        resend_for: float = 0.0,
-        late: Command | None = None,
-    ) -> WaitGenerator[Ballot]:
-        step = Call(command, timeout, settle, targets, resend_for, late)
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
+        step = Call(*request[:6])
         self.steps.append(step)
         yield step
         return self.answer(step)
@@ -193,8 +184,7 @@ class World(Port, Masters, Notifications):
         self.batches.append(len(requests))
         ballots = []
         for request in requests:
-            command, timeout, settle, targets, resend_for, late, _ = request
-            ballot = yield from self.call(command, timeout, settle, targets, resend_for=resend_for, late=late)
+            ballot = yield from self.call(request)
             ballots.append(ballot)
         return ballots
 

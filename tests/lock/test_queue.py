@@ -12,7 +12,7 @@ import rlock
 import rlock._client.subscriptions
 from rlock._client.calls import Calls
 from rlock._client.engine import client_label
-from rlock.procedures.port import WaitGenerator
+from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import queue
@@ -82,10 +82,10 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
     clients = [make_client(masters.urls, ttl=10.0) for _ in range(8)]
     done, asked, call = threading.Event(), list[Command](), Calls.call
 
-    def count(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        if command.script is scripts.ACQUIRE:
-            asked.append(command)
-        return call(self, command, *args, **options)
+    def count(self: Calls[Any], request: Request) -> WaitGenerator[Ballot]:
+        if request.command.script is scripts.ACQUIRE:
+            asked.append(request.command)
+        return call(self, request)
 
     def wait(client: rlock.Client) -> None:
         with client.lock("x"):

@@ -14,9 +14,8 @@ import rlock
 from rlock._client.calls import Calls
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
-from rlock.procedures.port import WaitGenerator
+from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import scripts
-from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
@@ -55,9 +54,9 @@ def test_a_release_that_crosses_a_renewal_is_no_loss(
     release = scripts.RELEASE
     call = Calls.call
 
-    def slow_return(self: Calls[Any], command: Command, *args: Any, **options: Any) -> WaitGenerator[Ballot]:
-        ballot = yield from call(self, command, *args, **options)
-        if command.script is release:
+    def slow_return(self: Calls[Any], request: Request) -> WaitGenerator[Ballot]:
+        ballot = yield from call(self, request)
+        if request.command.script is release:
             time.sleep(0.3)  # the masters have freed it, the caller does not know yet; a renewal is due
         return ballot
 

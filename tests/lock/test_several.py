@@ -14,6 +14,7 @@ import pytest
 
 import rlock
 import rlock.asyncio
+from rlock.procedures.port import Request
 from rlock.rules import commands
 from rlock.rules.quorum import Settle
 from rlock.testing import MemoryMasters, lose, memory_client
@@ -142,7 +143,7 @@ def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_togeth
     for name in "abc":
         for master in range(5):
             command = commands.fence(name, "host/1/other:0", ahead + master)
-            engine.perform(engine.masters.call(command, 1.0, Settle.ALL, (master,)))
+            engine.perform(engine.masters.call(Request(command, 1.0, Settle.ALL, (master,))))
     with round_trips(client) as made, client.locks(["a", "b", "c"]) as several:
         assert made == ["call_many"] * 2
         assert min(several.fencing_tokens.values()) > ahead + 2

@@ -28,7 +28,9 @@ TOP = ROOT.parent
 MODULES = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
 AROUND = ("cli", "compat", "telemetry", "testing", "__main__.py")
 CORE = [path for path in MODULES if path.relative_to(ROOT).parts[0] not in AROUND]
-RECIPES = [path for path in CORE if path.relative_to(ROOT).parts[0] == "recipes"]
+#: The decorator stands on the public lock, and its lines count as those of the core.
+DECORATOR = ("decorated", "decorator", "name_templates")
+RECIPES = [path for path in CORE if path.parent.name == "recipes" and path.stem not in DECORATOR]
 
 
 #: From the ground up: a module may import from its own floor and from those below.
@@ -38,10 +40,7 @@ FLOORS = (
     ("procedures", ("procedures",)),
     ("client", ("_client",)),
     ("drivers", ("_sync", "_async")),
-    (
-        "public",
-        ("base", "lock", "client", "asyncio", "decorated", "decorator", "recipes", "compat", "__init__"),
-    ),
+    ("public", ("base", "lock", "client", "asyncio", "recipes", "compat", "__init__")),
     ("telemetry", ("telemetry",)),
     ("tools", ("cli", "__main__", "testing")),
 )
@@ -101,7 +100,7 @@ def test_imports_go_down_only_and_rules_and_procedures_do_no_io(name: str) -> No
 
 
 #: The modules that may import each other: a lock makes its client an engine, and a client makes locks.
-CIRCLES = [["asyncio.client", "asyncio.lock"], ["client", "lock"]]
+CIRCLES = [["client", "lock"]]
 
 
 def reached(name: str, graph: dict[str, set[str]]) -> set[str]:
@@ -220,4 +219,4 @@ def test_the_core_does_not_grow() -> None:
     recipes = sum(len(MODULES[path].splitlines()) for path in RECIPES)
     core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
     assert recipes <= 901
-    assert core - recipes <= 11_700
+    assert core - recipes <= 11_640

@@ -5,26 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import re
-import string
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
-from . import clock
+from .. import clock
+from ..errors import LockBusyError, OptionsError
+from ..events import log
+from ..rules.options import ClientOptions, LockOptions
 from .decorated import AsyncFallback, B, Decorator, Fallback, Name, Skip
-from .errors import LockBusyError, OptionsError
-from .events import log
-from .rules.options import ClientOptions, LockOptions, check_name
+from .name_templates import described, name_from
 
 if TYPE_CHECKING:
+    from ..lock import RLock
     from .decorated import Options
-    from .lock import RLock
 
-#: The end of Python's default text of an object. The address differs from process to process.
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 #: The results of generator functions, also under `contextlib.contextmanager` and `asynccontextmanager`.
 _UNSTARTED = (
     Generator,
@@ -166,17 +163,17 @@ class _Decorator:
             raise OptionsError(f"locked() decorates functions and methods, not {function!r}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise OptionsError(
-                f"{_described(function)} is a generator: the lock would be released before its first item is "
+                f"{described(function)} is a generator: the lock would be released before its first item is "
                 f"made; use `with client.lock(...)` inside it, or decorate the function that uses it up"
             )
         coroutine = inspect.iscoroutinefunction(function)
         if not coroutine and inspect.iscoroutinefunction(self.on_busy):
             raise OptionsError(
-                f"{_described(function)} is a function, and cannot await on_busy={self.on_busy!r}"
+                f"{described(function)} is a function, and cannot await on_busy={self.on_busy!r}"
             )
         if _is_client(self.source):
             _check_kind(function, self.source)
-        name_of = _name_from(self.name, function)
+        name_of = name_from(self.name, function)
 
         def lock(*args: Any, **kwargs: Any) -> Any:
             client = _client(self.source)
@@ -229,7 +226,7 @@ class _Decorator:
         if self.on_busy == "raise":
             raise LockBusyError(name, clock.now() - began if self.blocking else 0.0)
         if self.on_busy == "skip":
-            log.info("lock %r is held by another owner: %s was skipped", name, _described(function))
+            log.info("lock %r is held by another owner: %s was skipped", name, described(function))
             return None
         return self.on_busy(*args, **kwargs)
 
@@ -239,12 +236,12 @@ def _check_result(function: Any, result: Any) -> None:
     if inspect.iscoroutine(result):
         result.close()
         raise OptionsError(
-            f"{_described(function)} returned a coroutine, which would run without the lock: "
+            f"{described(function)} returned a coroutine, which would run without the lock: "
             f"put locked() directly above its `async def`, with an rlock.asyncio.Client"
         )
     if isinstance(result, _UNSTARTED):
         raise OptionsError(
-            f"{_described(function)} returned a {type(result).__name__.strip('_')}, whose body would run "
+            f"{described(function)} returned a {type(result).__name__.strip('_')}, whose body would run "
             f"without the lock: use `with client.lock(...)` inside it, or decorate the function that uses it"
         )
 
@@ -254,62 +251,4 @@ def _check_kind(function: Any, client: Any) -> None:
     coroutine = inspect.iscoroutinefunction(function)
     if hasattr(type(client), "__aenter__") != coroutine:
         kind, wanted = ("coroutine function", "asyncio.Client") if coroutine else ("function", "Client")
-        raise OptionsError(f"{_described(function)} is a {kind}: give it an rlock.{wanted}, not {client!r}")
-
-
-def _described(function: object) -> str:
-    return f"{getattr(function, '__qualname__', None) or repr(function)}()"
-
-
-def _name_from(template: object, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A function of ``(args, kwargs)`` that returns the lock's name; ``client.lock`` checks that name.
-
-    :raises OptionsError: the template fits no call of ``function``. The returned function raises it when
-        the template does not fit this call.
-    """
-    if callable(template):
-        return lambda args, kwargs: template(*args, **kwargs)
-    if not isinstance(template, str):
-        raise OptionsError(f"locked() needs a name, a template or a function of a name, not {template!r}")
-    try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
-    except ValueError as error:
-        raise OptionsError(f"{template!r} is no template: {error}; write {{{{ and }}}} for braces") from None
-    if not fields:
-        name = check_name(template.format())
-        return lambda args, kwargs: name
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise OptionsError(
-            f"the name {template!r} cannot be filled: {_described(function)} does not tell its parameters "
-            f"({error}); give a callable that returns the name"
-        ) from None
-    for field in fields:
-        if re.split(r"[.\[]", field)[0] not in signature.parameters:
-            raise OptionsError(
-                f"{{{field}}} in the name {template!r} is no parameter of {_described(function)}, which has "
-                f"{', '.join(signature.parameters) or 'none'}"
-            )
-
-    def fill(args: Any, kwargs: Any) -> str:
-        # Outside the `try`: wrong arguments raise the same TypeError as without the decorator.
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        try:
-            name = template.format_map(bound.arguments)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise OptionsError(
-                f"the name {template!r} does not fit this call of {_described(function)}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        check_name(name)  # first its length: the name may hold megabytes of a user's data
-        address = _ADDRESS.search(name)
-        if address and "<" in name[: address.start()]:
-            raise OptionsError(
-                f"a lock's name must be the same in every process, and {name!r} holds an address: name a "
-                f"field of the object, such as {{order.id}}"
-            )
-        return name
-
-    return fill
+        raise OptionsError(f"{described(function)} is a {kind}: give it an rlock.{wanted}, not {client!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
-from .errors import LeaseLostError
+from ..errors import LeaseLostError
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
