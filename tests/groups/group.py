@@ -202,13 +202,6 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         for kind in ("normal", "pubsub"):
             server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
-    def disconnect_some(self, server: Server, dice: Random) -> None:
-        """End every second connection of clients to a server."""
-        client: Any = server.client
-        for each in client.client_list(_type="normal"):
-            if dice.random() < 0.5 and each["name"] == "":
-                client.client_kill_filter(_id=each["id"])
-
     def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""
         for user in (REPLICA, SENTINEL):
