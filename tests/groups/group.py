@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from random import Random
 from typing import Any, NamedTuple
 
 import redis
