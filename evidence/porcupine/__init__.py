@@ -24,7 +24,7 @@ class Porcupine:
     """The binary, built in a folder. MissingError: it cannot be."""
 
     def __init__(self, folder: Path) -> None:
-        self._binary = folder / "porcupine"
+        self._binary = folder.resolve() / "porcupine"
         go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
         if go is None:
             raise MissingError("no Go on the path: Porcupine is not run")

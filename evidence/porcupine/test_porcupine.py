@@ -63,5 +63,5 @@ def test_a_process_with_two_operations_at_once_is_no_history(porcupine: Porcupin
 
 def test_a_later_hold_needs_a_greater_token(porcupine: Porcupine, path: Path) -> None:
     for token in (2, 1):
-        made = history(a=hold(0, 9, 1), b=[ask(10), got(11, token, owner="another")])
+        made = history(a=hold(1, 9, 1), b=[ask(10), got(11, token, owner="another")])
         assert legal(porcupine, path, made) == (token > 1)

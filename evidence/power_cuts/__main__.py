@@ -36,7 +36,7 @@ from rlock.testing.contention.checker import judge_safety, overlaps
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal, now_ns
 from rlock.testing.contention.recorder import Hold, Recorder
-from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary
+from rlock.testing.local.embedded import Master, ServerBinary
 from tests.faults import clock
 from tests.servers import raw, servers_found
 
@@ -67,8 +67,6 @@ class Variant:
     rewriting: bool = False
     #: The configuration of the start after a cut; a clean restart brings the usual one back.
     after_cut: Sequence[str] = ()
-    #: In half of the cuts one master comes back with a damaged append-only file.
-    damaged: bool = False
     #: The condition of the handshake that is left out.
     broken: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     #: A control: overlaps must be found.
@@ -117,7 +115,6 @@ VARIANTS = (
         red=True,
         **TWICE,
     ),
-    Variant("damaged file, everysec", EVERY_SECOND, damaged=True),
 )
 
 
@@ -134,7 +131,6 @@ class CutFleet:
         self._names = server.version >= "7"
         #: The instants of each cut and of the end of its restarts.
         self.cuts: list[tuple[int, int, Cut]] = []
-        self.refusals = 0
         self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
         self.masters = [Master(disk.binary(server), directory=disk.data) for disk in self.disks]
         for i in range(MASTERS):
@@ -182,8 +178,6 @@ class CutFleet:
         at = now_ns()
         with ThreadPoolExecutor(count) as at_once:
             done = list(at_once.map(lambda i: self.disks[i].cut(self.masters[i], names=names), chosen))
-            if self._variant.damaged and self._dice.random() < 0.5:
-                self.disks[chosen[0]].damage(self._dice)
             time.sleep(self._dice.choice((0.0, self._dice.uniform(0.0, 0.2))))
             settings = self._variant.after_cut or self._variant.settings
             list(at_once.map(lambda i: self._start(i, settings), chosen))
@@ -196,13 +190,7 @@ class CutFleet:
 
     def _start(self, i: int, settings: Sequence[str]) -> None:
         self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
-        try:
-            self.masters[i].start()
-        except EmbeddedError:
-            # It is dead. The operator starts it empty after its next cut.
-            self.refusals += 1
-            self.disks[i].clear()
-            return
+        self.masters[i].start()
         if self._variant.rewriting:
             self._rewrite(i)
 
@@ -305,10 +293,6 @@ def _verdict(
         f"{len(history.holds)} holds, {found['overlap']} overlaps, {tokens} token regressions, "
         f"{withheld} votes withheld, {early} replies before their sync"
     )
-    refusals = sum(fleet.refusals for fleet in fleets)
-    line += f", {refusals} refused to start"
-    # An undamaged file must always load.
-    good = good and (variant.damaged or refusals == 0)
     wanted = "red, as it must be" if variant.red else "green"
     return f"{line}; {seconds:.0f} s: {wanted if good else 'NOT AS EXPECTED'}", good
 

@@ -1,4 +1,4 @@
-"""Disks that lose unsynced bytes in a power cut (see disk.c), and disks that damage a file."""
+"""Disks that lose unsynced bytes in a power cut (see disk.c)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import NamedTuple
 
 from rlock.testing.local.embedded import Master, ServerBinary
@@ -63,27 +62,6 @@ class Disk:
         self._remember()
         return Cut(dropped, early)
 
-    def damage(self, dice: Random) -> None:
-        """Cut off the end of the append-only file that is written to, or flip bits of it."""
-        files = [path for path in self.files() if path.suffix == ".aof" and path.stat().st_size]
-        if not files:
-            return
-        path = max(files, key=_sequence)
-        content = bytearray(path.read_bytes())
-        # Nine of ten lose a few commands: a longer part holds the note of the restart guard, too.
-        reach = min(len(content), 1500 if dice.random() < 0.9 else len(content))
-        if dice.random() < 0.5:
-            del content[-dice.randint(1, reach) :]
-        else:
-            for _ in range(dice.randint(1, 8)):
-                content[-dice.randint(1, reach)] ^= 1 << dice.randrange(8)
-        path.write_bytes(content)
-
-    def clear(self) -> None:
-        for path in list(self.files()):
-            path.unlink()
-        self._remember()
-
     def files(self) -> Iterator[Path]:
         """The files that the server keeps its data in."""
         for path in sorted(self.data.rglob("*")):
@@ -130,9 +108,3 @@ class Disk:
                 os.link(path, self._kept / str(found.st_ino))
                 lines += [f"entry {found.st_ino} {path.name}", f"file {found.st_ino} {found.st_size}"]
         (self._kept / "log").write_text("".join(f"{line}\n" for line in lines))
-
-
-def _sequence(path: Path) -> tuple[bool, int]:
-    """Redis 7 appends to the increment with the highest number."""
-    parts = path.name.split(".")
-    return "incr" in parts, next((int(part) for part in parts if part.isdigit()), 0)

@@ -23,7 +23,7 @@ from typing import Any
 
 from evidence.porcupine import MissingError, Porcupine
 from evidence.soak.field import FAULTS
-from evidence.soak.plan import ALL, ALL_OF_GROUPS, Plan, Result
+from evidence.soak.plan import ALL, Plan, Result
 from evidence.soak.profiles import PROFILES, TRIES
 from evidence.soak.run import run
 from rlock.testing.local.binaries import find_servers, read_version
@@ -42,8 +42,7 @@ def main() -> None:
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     if options.controls:
         sys.exit(controls(seed, options.only))
-    everything = ALL if options.replicas is None else ALL_OF_GROUPS
-    faults = everything if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
+    faults = ALL if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
     unknown = set(faults) - FAULTS.keys()
     if unknown:
         sys.exit(f"unknown faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
@@ -52,7 +51,7 @@ def main() -> None:
     if options.counter:
         # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
         plan = dataclasses.replace(plan, faults=("freeze-half",), processes=5, holds="jepsen", ttl=2.0)
-    if plan.server is None and plan.replicas is None:
+    if plan.server is None:
         plan = dataclasses.replace(plan, server=random.Random(seed).choice([*find_servers()]))
     print(f"seed {seed}: {plan.processes} processes, {plan.masters} masters, ttl {plan.ttl:g} s", flush=True)
     result = run(plan)
@@ -77,8 +76,6 @@ def _options() -> Any:
     )
     parser.add_argument("--masters", type=int, default=5)
     parser.add_argument("--ttl", type=float, default=2.0)
-    parser.add_argument("--groups", dest="replicas", type=int, help="each master has so many replicas")
-    parser.add_argument("--acknowledged", type=int, help="replicas= in the URLs of groups, if not --groups")
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from rlock.rules import scripts
 from rlock.testing.contention.checker import Eviction
@@ -145,13 +144,6 @@ class Crew:
                 process.send_signal(signal.SIGCONT)
 
 
-class Failover(NamedTuple):
-    """A replica that was promoted, and when, in nanoseconds."""
-
-    kind: str
-    promoted_at: int
-
-
 @dataclass
 class Field:
     """The things that faults act on, and the notes on faults."""
@@ -166,7 +158,6 @@ class Field:
     log: list[str] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     harms: list[Harm] = field(default_factory=list)
-    failovers: list[Failover] = field(default_factory=list)
 
     def note(self, fault: str, told: object) -> None:
         self.done[fault] += 1

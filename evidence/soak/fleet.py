@@ -28,8 +28,6 @@ from tests.servers import left, raw
 MASTER_RATE = 0.004
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
-#: The channel of Sentinels, on each server that they watch.
-SENTINELS = "__sentinel__:hello"
 
 
 class PlaceProxy(Proxy):
@@ -227,8 +225,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
                     if ttl_ms != -2:
                         found.append((f"key {key}", float("inf") if ttl_ms < 0 else ttl_ms / 1000))
                 channels: Any = client.pubsub_channels()
-                named = (channel for channel in channels if channel != SENTINELS)
-                found += [(f"channel {channel}", float("inf")) for channel in named]
+                found += [(f"channel {channel}", float("inf")) for channel in channels]
         return found
 
 

@@ -13,18 +13,15 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
-from . import failovers, master_faults, network_faults  # noqa: F401  # they register their faults
+from . import master_faults, network_faults  # noqa: F401  # they register their faults
 from .field import FAULTS
 from .progress import lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: For `--counter` and a negative control only.
 FREEZES = ("freeze-half",)
-#: Faults of groups.
-FAILOVERS = tuple(name for name in FAULTS if name.startswith("failover-"))
-#: The faults that ``all`` means: for bare masters, and for groups.
-ALL = tuple(name for name in FAULTS if name not in (*FREEZES, *FAILOVERS))
-ALL_OF_GROUPS = (*FAILOVERS, *PROCESSES)
+#: The faults that ``all`` means.
+ALL = tuple(name for name in FAULTS if name not in FREEZES)
 #: Faults of a single master, by which the others lose nothing.
 ONE_MASTER = ("kill", "disk", "clock")
 #: From one calm to the next, see `Plan.calm_s`.
@@ -43,10 +40,6 @@ class Plan:
     seed: int
     masters: int = 3
     ttl: float = 2.0
-    #: Each master is a group with so many replicas; None: a bare server.
-    replicas: int | None = None
-    #: How many of them have to acknowledge a vote; None: all.
-    acknowledged: int | None = None
     faults: tuple[str, ...] = ALL
     processes: int = 6
     sabotage: str = ""

@@ -54,13 +54,6 @@ PROFILES = (
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
-    # An old primary that clients reach goes on granting, and a new one has begun.
-    Profile(
-        "replicas=0",
-        ("overlap",),
-        _plan("failover-partition", seconds=60.0, masters=1, ttl=1.5, replicas=1),
-        {"acknowledged": 0},
-    ),
     # A leader that was stopped does not look at the clock when it goes on.
     Profile(
         "leader without a clock",

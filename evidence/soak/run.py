@@ -22,7 +22,6 @@ from rlock.testing.contention.journal import now_ns
 from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
-from .failovers import GroupFleet, failover_figures
 from .field import FAULTS, Crew, Field
 from .fleet import Fleet
 from .plan import (
@@ -58,8 +57,6 @@ def run(plan: Plan) -> Result:
 
 
 def _fleet(plan: Plan, folder: Path) -> Fleet:
-    if plan.replicas is not None:
-        return GroupFleet(plan.masters, plan.ttl, plan.replicas, plan.acknowledged, plan.server)
     clocks = "clock" in plan.faults
     return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks, places=plan.processes)
 
@@ -255,8 +252,6 @@ class _Run:
         self._found(judge_safety(history, self._on.evictions))
         result.faults = dict(sorted(self._on.done.items()))
         result.figures |= figures(history, plan.ttl, self._on.evictions)
-        if plan.replicas is not None:
-            result.figures |= failover_figures(history, self._on.failovers, self._on.evictions)
         if plan.edn is not None:
             edn.write(plan.edn, history, self._on.evictions)
         result.figures["workers"] = plan.processes + len(self._crew.killed)
