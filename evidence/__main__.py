@@ -79,6 +79,8 @@ MASTERS = (
          "pytest -q tests/faults tests/masters", TESTS),
     Part("neighbours", "neighbours", "one bad master, resolver or Sentinel beside a healthy quorum",
          "evidence.neighbours", rows=TABLE),
+    Part("neighbours-crowd", "neighbours", "200 clients and one bad master: connections and log lines",
+         "evidence.neighbours --crowd 200", rows=TABLE),
     Part("power-cuts", "power cuts", "three masters lose the bytes that they have not synced",
          "evidence.power_cuts --cuts 30", rows=r"^.+: \d+ cuts \(.*"),
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",

@@ -252,7 +252,7 @@ class Connections(ABC, Generic[L]):
             try:
                 outcome = yield from self._open(server, options)
             except Exception as error:  # also if there is no descriptor or no memory
-                outcome = error
+                outcome = error.with_traceback(None)  # otherwise a cycle would keep what was read
             with self._mutex:
                 pause = self._connected(server, options, outcome)
             self._context.pending_events.emit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import socket
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import rlock
+import rlock.asyncio
+from evidence.neighbours.faults import server
 from rlock._client import endpoints, sentinel, subscriptions
 from rlock._sync.connection import Endpoint
 from rlock._sync.engine import Engine
@@ -22,7 +25,7 @@ from rlock.telemetry.recorder import Recorder
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of, raw
-from .conftest import ClientFor, Proxies, Waiter, usable, waiting
+from .conftest import ClientFor, Proxies, Waiter, usable, waiting, within
 
 
 class Gauges:
@@ -160,6 +163,25 @@ def test_a_sentinel_whose_name_hangs_costs_an_attempt_a_bounded_time_and_one_thr
 def redis_error() -> type[Exception]:
     error: type[Exception] = Endpoint("redis://x").library.ConnectionError
     return error
+
+
+@pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
+@pytest.mark.parametrize("refusal", [b"-NOAUTH Authentication required.\r\n", b"-WRONGPASS invalid pair\r\n"])
+def test_a_password_that_the_sentinels_refuse_is_raised_at_once(refusal: bytes, tasks: bool) -> None:
+    async def acquire(urls: list[str]) -> None:
+        async with rlock.asyncio.Client(urls) as client:
+            await client.lock("x").acquire(timeout=30)
+
+    login = "" if b"NOAUTH" in refusal else "&sentinel_password=secret-7"
+    with server(lambda: refusal) as place, within(5.0):
+        url = f"redis+sentinel://{place}/m?replicas=1{login}"
+        with pytest.raises(rlock.OptionsError, match="Sentinels refuse the password") as raised:
+            if tasks:
+                asyncio.run(acquire([url]))
+            else:
+                with rlock.Client([url]) as client:
+                    client.lock("x").acquire(timeout=30)
+    assert "secret-7" not in str(raised.value)
 
 
 @pytest.mark.parametrize("threads", [True, False], ids=["threads", "no threads"])

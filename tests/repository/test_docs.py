@@ -46,7 +46,7 @@ def test_the_diagram_of_a_lease_is_the_table_of_the_code() -> None:
 
 def test_links_between_documents_lead_somewhere() -> None:
     pages = (page for folder in ("docs", "evidence") for page in (TOP / folder).rglob("*.md"))
-    for document in [TOP / "README.md", *pages]:
+    for document in [TOP / "README.md", TOP / "SECURITY.md", *pages]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
@@ -54,12 +54,19 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 def test_a_test_that_a_document_names_is_in_the_file_that_it_links_to() -> None:
     named = 0
-    for document in (DOCS).rglob("*.md"):
+    for document in [TOP / "SECURITY.md", *DOCS.rglob("*.md")]:
         text = document.read_text(encoding="utf-8")
         for name, target in re.findall(r"\[(test_\w+)\]\(([^)#]+)\)", text):
             named += 1
             assert f"def {name}(" in (document.parent / target).read_text(encoding="utf-8"), name
     assert named > 50
+
+
+def test_each_party_of_the_security_page_has_a_test() -> None:
+    page = (TOP / "SECURITY.md").read_text(encoding="utf-8").partition("## Trust in each party")[2]
+    rows = re.findall(r"^\|(.*)\|$", page, re.MULTILINE)[2:]
+    assert len(rows) == 6
+    assert all("[test_" in row.rpartition(" | ")[2] for row in rows)
 
 
 @pytest.mark.parametrize("name", DRAWN)
