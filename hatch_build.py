@@ -19,7 +19,8 @@ class LinkedReadme(MetadataHookInterface):
 
         def absolute(link: re.Match[str]) -> str:
             # Of an image `blob` is a page about it, which no browser shows as an image.
-            return "/".join(("](" + top[0], "raw" if link[1].endswith(".png") else "blob", top[1], link[1]))
+            place = "raw" if link[1].endswith((".png", ".svg")) else "blob"
+            return "/".join(("](" + top[0], place, top[1], link[1]))
 
         text = re.sub(r"\]\((?!\w+:|#)([^)]+)", absolute, text)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

@@ -1,12 +1,12 @@
-"""Workers share the jobs of a table. Start as many as you like: ``python fenced_worker.py jobs.db``.
+"""Workers share the jobs of a table. Start as many as you like: ``python fenced_worker.py``.
 
 The lock keeps two workers from doing one job at the same time. A worker that was paused for longer than its
 lease may come back late. Its write carries an old fencing token, and the database refuses it.
 """
 
+import argparse
 import contextlib
 import sqlite3
-import sys
 import time
 
 import rlock
@@ -54,4 +54,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--database", default="jobs.db", help="the SQLite file; default: jobs.db")
+    main(arguments.parse_args().database)

@@ -1,9 +1,10 @@
-"""A job of many steps. It stops as soon as it has lost its lock: ``python long_job.py 100``.
+"""A job of many steps. It stops as soon as it has lost its lock: ``python long_job.py --steps 100``.
 
 rlock renews the lease in the background, so the job may take hours. The lock can still be lost: too few
 masters answer for a whole lease, the machine is suspended, or an operator runs ``rlock evict long-job``.
 """
 
+import argparse
 import sys
 import threading
 
@@ -47,4 +48,6 @@ def main(steps: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--steps", type=int, default=10, help="default: 10")
+    sys.exit(main(arguments.parse_args().steps))

@@ -1,10 +1,11 @@
-"""A web server that ships each order in one request at a time: ``python web_handler.py 8000``.
+"""A web server that ships each order in one request at a time: ``python web_handler.py``.
 
-Try it with ``curl http://127.0.0.1:8000/orders/42``. Start it on two ports: the servers exclude each other.
+Try it with ``curl http://127.0.0.1:8000/orders/42``. Start another one with
+``--port 8001``: the servers exclude each other.
 """
 
+import argparse
 import asyncio
-import sys
 
 import rlock.asyncio
 
@@ -52,4 +53,6 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--port", type=int, default=8000, help="default: 8000; 0 takes any free one")
+    asyncio.run(main(arguments.parse_args().port))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..client import Client
+
 FAILED = 1
 USAGE = 64
 UNREACHABLE = 69
@@ -18,7 +23,7 @@ TABLE = {
     USAGE: "bad usage: an option, a master's URL, a password or a master's configuration",
     UNREACHABLE: "fewer than a quorum of masters answered, or may vote yet",
     OUTPUT: "what was to be printed could not be written",
-    NOT_ACQUIRED: "somebody else held the lock for all the time (run: another code with -E)",
+    NOT_ACQUIRED: "somebody else held the lock for all the time (another code with -E)",
     LOST: "the lock was lost while COMMAND ran, and COMMAND was ended",
     CONFIG: "the settings file cannot be read, or holds something that is no setting",
     NOT_EXECUTABLE: "COMMAND cannot be executed",
@@ -27,12 +32,39 @@ TABLE = {
 }
 
 
+def of(error: Exception) -> int:
+    """The exit status of an error of the library."""
+    from ..errors import LeaseLostError, OptionsError
+
+    if isinstance(error, OptionsError):
+        return getattr(error, "exit_status", USAGE)
+    return LOST if isinstance(error, LeaseLostError) else UNREACHABLE
+
+
+def refused(client: Client) -> bool:
+    """Whether so many masters refuse the last question for a lasting reason that no quorum is left."""
+    from ..model import LASTING
+    from ..rules.quorum import quorum
+
+    servers = client._engine().masters._connections.servers
+    faults = [server.refusal if server.connection else server.fault for server in servers]
+    refusing = sum(fault is not None and fault.kind in LASTING for fault in faults)
+    return refusing > len(servers) - quorum(len(servers))
+
+
+def unanswered(client: Client) -> int:
+    """The exit status of a command that too few masters answered."""
+    return USAGE if refused(client) else UNREACHABLE
+
+
 def rows() -> list[tuple[str, str]]:
     """The table as texts, as help pages and manuals show it."""
     return [(f"{code}+n" if code == SIGNAL else str(code), meaning) for code, meaning in TABLE.items()]
 
 
 def epilog() -> str:
-    """The table as the end of a help text."""
-    told = "\n".join(f"  {code}  {meaning}" for code, meaning in TABLE.items())
+    """The statuses of `rlock run` as the end of its help text."""
+    told = "\n".join(
+        f"  {code}  {meaning}" for code, meaning in TABLE.items() if code not in (FAILED, OUTPUT)
+    )
     return f"\b\nExit status: that of COMMAND, or\n{told}"

@@ -15,14 +15,13 @@ import click
 from click.shell_completion import shell_complete
 
 from .. import __version__
-from ..errors import LeaseLostError, OptionsError, RLockError
+from ..errors import RLockError
 from . import exits
 from .output import OneLine, complain
-from .settings import ConfigError
 
 #: In the order of the help text.
 COMMANDS = (
-    "run", "status", "list", "watch", "exporter", "doctor", "evict", "init", "up", "demo",
+    "run", "hold", "status", "list", "watch", "exporter", "doctor", "evict", "init", "up", "demo",
     "config", "completion", "help",
 )  # fmt: skip
 
@@ -141,14 +140,8 @@ def _ended() -> int:
         return end.code if isinstance(end.code, int) else 0
     except click.ClickException as error:
         return _say(_usage(error), exits.USAGE)
-    except ConfigError as error:
-        return _say(error, exits.CONFIG)
-    except OptionsError as error:
-        return _say(error, exits.USAGE)
-    except LeaseLostError as error:
-        return _say(error, exits.LOST)
     except RLockError as error:
-        return _say(error, exits.UNREACHABLE)
+        return _say(error, exits.of(error))
     except (KeyboardInterrupt, click.Abort):
         return exits.SIGNAL + 2
     except OSError as error:
@@ -166,6 +159,9 @@ def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.UsageError) or context is None:
         return message
+    unknown = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    if context.parent is None and unknown in ("--masters", "--config", "--json"):
+        return f"{unknown} stands behind the command, as in `rlock list {unknown} ...`"
     return f"{message.rstrip('.')} (see `{context.command_path} --help`)"
 
 

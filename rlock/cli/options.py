@@ -29,11 +29,17 @@ class SecondsWithin(Seconds, click.FloatRange):
     """A number of seconds with bounds. The help text tells them; without any it would say `x<=None`."""
 
 
+class Whole(click.IntRange):
+    """A whole number with bounds."""
+
+    name = "whole number"
+
+
 def count_option(
     *names: str, within: tuple[int, int], default: int, told: str, metavar: str = "N"
 ) -> Callable[[F], F]:
     """An option that is a whole number."""
-    kind = click.IntRange(*within)
+    kind = Whole(*within)
     return click.option(*names, metavar=metavar, type=kind, default=default, show_default=True, help=told)
 
 

@@ -46,6 +46,8 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, float):
+        return round(value, 6)  # microseconds: all that clocks tell
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -127,7 +129,7 @@ def seconds(value: float) -> str:
 
 def age(since: float) -> str:
     """When it was, and how long ago."""
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+    clock = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(since))
     return f"{clock} ({seconds(max(0.0, time.time() - since))})"
 
 
@@ -156,6 +158,11 @@ def percent(ratio: float) -> str:
     """0.012 %, 1.2 %."""
     value = abs(ratio) * 100
     return f"{value:.3f} %" if value < 0.1 else f"{value:.1f} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 master, 2 masters."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ import click
 from ..errors import OptionsError
 from ..rules.options import check_seconds
 from ..rules.timing import guard_time
+from . import exits
 from .output import complain
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class ConfigError(OptionsError):
     """The settings file cannot be used."""
+
+    exit_status = exits.CONFIG
 
 
 #: What the file may hold; each is the name of an environment variable, too: RLOCK_TTL for ttl.
@@ -40,7 +43,7 @@ KEYS = {
 #: Variables that mean something: settings, and those that `rlock run` gives to its command.
 _KNOWN = [
     *(f"RLOCK_{key.upper()}" for key in (*KEYS, "config")),
-    *("RLOCK_NAME", "RLOCK_OWNER", "RLOCK_FENCING_TOKEN"),
+    *("RLOCK_NAME", "RLOCK_OWNER", "RLOCK_FENCING_TOKEN", "RLOCK_PERMIT"),
 ]
 #: Nobody has more settings than this; who names /dev/zero gets an answer. A key with n dots takes n^2 steps.
 MOST_BYTES = 20_000

@@ -48,6 +48,13 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.parametrize("name", ["fenced_worker.py", "web_handler.py", "long_job.py"])
+def test_an_example_needs_no_argument_and_tells_its_options(name: str, start: Start) -> None:
+    told = start(name, "--help").communicate(timeout=60)[0]
+    assert told.startswith(f"usage: {name} [-h] [--")
+    assert "default: " in told
+
+
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
     with client.lock("nightly-report"):
         busy = start("cron_job.py")
@@ -60,7 +67,7 @@ def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, cli
 
 def test_two_workers_do_each_job_once(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    workers = [start("fenced_worker.py", str(path)) for _ in range(2)]
+    workers = [start("fenced_worker.py") for _ in range(2)]
     told = [worker.communicate(timeout=60)[0] for worker in workers]
     done = [int(job) for job in re.findall(r"\b\d+\b", "".join(told))]
     assert sorted(done) == list(range(20)), told
@@ -70,7 +77,7 @@ def test_two_workers_do_each_job_once(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
-    server = start("web_handler.py", "0")
+    server = start("web_handler.py", "--port", "0")
     url = f"http://127.0.0.1:{line(server).rpartition(' ')[2]}/orders/"
     codes: list[int] = []
 
@@ -88,9 +95,9 @@ def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
 
 
 def test_the_long_job_stops_when_its_lock_is_lost(start: Start, client: rlock.Client) -> None:
-    done = start("long_job.py", "3")
+    done = start("long_job.py", "--steps", "3")
     assert done.communicate(timeout=60)[0] == "step 0\nstep 1\nstep 2\nfinished\n"
-    lost = start("long_job.py", "100000")
+    lost = start("long_job.py", "--steps", "100000")
     assert line(lost) == "step 0"
     assert client.evict("long-job")
     told = lost.communicate(timeout=60)[0]

@@ -33,7 +33,7 @@ _VARIES = [
     (re.compile(r"[\w.+-]+/\d+/[\w.<>()-]+:[0-9a-f]{4,32}"), "OWNER"),
     (re.compile(r"\bprocess \d+ on \S+"), "PROCESS"),
     (re.compile(r"127\.0\.0\.1:\d+"), "MASTER"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "INSTANT"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( [+-]\d{4})?"), "INSTANT"),
     (re.compile(r"\b1[78]\d{14}\b"), "TOKEN"),
     (re.compile(r"\b\d+(\.\d+)? s\b"), "SECONDS"),
     (re.compile(r"\b(Redis|Valkey|redis|valkey) \d+\.\d+\.\d+"), "SERVER"),

@@ -24,11 +24,11 @@ def config(*, as_json: bool, settings: Settings) -> None:
     Exit status: 0 they can be used; 64 they cannot be used together; 78 a settings file that is wrong.
     """
     found = list(settings.in_force())
-    if as_json:
-        for setting in found:
-            print_json(setting)
-        return
     path = settings.file
+    if as_json:
+        settled = {each.setting: {"value": each.value, "source": each.source} for each in found}
+        print_json({"file": None if path is None else str(path), "settings": settled})
+        return
     show(f"settings file: {'none' if path is None else path}")
     width = max(len(setting.setting) for setting in found)
     for setting in found:

@@ -8,7 +8,7 @@ from ...rules.keys import WIRES
 from .. import exits
 from ..doctor.acl import Scope
 from ..doctor.examine import examine
-from ..doctor.facts import Fleet
+from ..doctor.facts import Fleet, Trouble
 from ..doctor.facts import as_json as facts_as_json
 from ..doctor.findings import Finding, Severity, diagnose
 from ..doctor.report import report
@@ -43,7 +43,7 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     also with masters that are dead.
 
     Exit status: 0 no errors; 1 errors, or with --strict warnings; 69 fewer than a quorum of masters can be
-    reached; 64 no masters are named.
+    reached; 64 no masters are named, or they refuse the user or the password.
     """
     client = settings.client()
     options = client._options
@@ -61,6 +61,9 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
 
 
 def _code(fleet: Fleet, findings: list[Finding], *, strict: bool) -> int:
+    refusing = sum(facts.trouble in (Trouble.DENIED, Trouble.REFUSING) for facts in fleet.masters)
+    if refusing > len(fleet.masters) - fleet.quorum:
+        return exits.USAGE
     if sum(facts.reached for facts in fleet.masters) < fleet.quorum:
         return exits.UNREACHABLE
     failing = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}

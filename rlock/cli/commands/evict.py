@@ -11,7 +11,7 @@ from ...model import LockStatus
 from ...procedures import inspect
 from .. import exits
 from ..completion import complete_name
-from ..output import age, complain, hush, json_option, print_json, printable, show
+from ..output import age, complain, counted, hush, json_option, print_json, printable, show
 from ..settings import Settings, settings_options
 
 
@@ -38,8 +38,10 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
     Exit status: 0 evicted; 1 no holder was found (or not that owner), or you said no; 64 no terminal to ask
     on and no --yes; 69 fewer than a quorum of masters answered.
     """
+    if owner == "":
+        raise click.UsageError("--owner is empty: give the whole token, as `rlock status` shows it")
     if not yes and (as_json or not (sys.stdin.isatty() and sys.stderr.isatty())):
-        raise OptionsError(f"nobody to ask here: give --yes to evict the holder of {printable(name)}")
+        raise OptionsError("stdin or stderr is no terminal, or --json is given: confirm with --yes")
     hush()
     with settings.client() as client:
         found = client.status(name)
@@ -77,7 +79,7 @@ def _whom(found: LockStatus, holders: set[str]) -> list[str]:
             line = f"{printable(found.name)}: {printable(holder)} is no holder, and stands"
         elif found.since is not None:
             line += f", since {age(found.since)},"
-        lines.append(f"{line} on {standing} of {len(found.masters)} masters")
+        lines.append(f"{line} on {standing} of {counted(len(found.masters), 'master')}")
     if found.queue_length:
         lines.append(f"waiting: {found.queue_length}")
     return lines

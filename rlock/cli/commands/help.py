@@ -9,8 +9,14 @@ from .. import exits
 EXIT_CODES = "exit-codes"
 
 
+def _topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    group = ctx.find_root().command
+    assert isinstance(group, click.Group)
+    return [each for each in (*group.list_commands(ctx), EXIT_CODES) if each.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("topic", metavar="[COMMAND]", required=False)
+@click.argument("topic", metavar="[COMMAND]", required=False, shell_complete=_topics)
 @click.pass_context
 def help(ctx: click.Context, topic: str | None) -> None:  # noqa: A001 - the word that is typed
     """Show the help text of a command, of rlock itself, or the exit codes of all commands.

@@ -19,14 +19,16 @@ def init(*, as_json: bool, settings: Settings) -> int:
     it may have forgotten a lease that is still valid. This states that there is none, for the masters as
     they run now. Do not use it after a restart while something may be locked: wait instead.
 
-    Exit status: 0 all masters took note; 69 some did not; 64 wrong settings.
+    Exit status: 0 all masters took note; 69 some did not; 64 wrong settings, or they refuse
+    the password.
     """
     hush()
     with settings.client() as found:
         told = found.init()
+        code = exits.unanswered(found) if any(told.values()) else 0
     if as_json:
         print_json({"masters": [{"master": master, "fault": fault} for master, fault in told.items()]})
-        return exits.UNREACHABLE if any(told.values()) else 0
+        return code
     for master, fault in told.items():
-        show(f"{master}: {'ready' if fault is None else fault}")
-    return exits.UNREACHABLE if any(told.values()) else 0
+        show(f"{master}: {'ready' if fault is None else fault}", err=fault is not None)
+    return code

@@ -8,10 +8,10 @@ from contextlib import closing
 import click
 
 from ...errors import OptionsError, RLockError
-from ...model import LockStatus
+from .. import exits
 from ..options import limit_option, seconds_option
-from ..output import hush, json_option, print_json, printable, show, width
-from ..scan.columns import LOCKS, Moment, text_of
+from ..output import hush, json_option, plain, print_json, show
+from ..scan.columns import LOCKS, Moment, lines
 from ..scan.look import Scan
 from ..scan.reading import ORDERS, ordered, unlisted, unreachable
 from ..settings import Settings, settings_options
@@ -73,8 +73,8 @@ def list_(
     hush()
     with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=scan_s)) as scan:
         snapshot = scan.look()
-    if (why := unreachable(snapshot)) is not None:
-        raise RLockError(why)
+        if (why := unreachable(snapshot)) is not None:
+            raise OptionsError(why) if exits.refused(client) else RLockError(why)
     if (why := unlisted(snapshot)) is not None:
         raise OptionsError(why)
     locks = [
@@ -83,29 +83,16 @@ def list_(
         if (not held or lock.locked) and (not waited or lock.queue_length)
     ]
     if as_json:
+        groups = {each.master: each.group for each in snapshot.masters if each.group is not None}
         for lock in locks:
-            print_json(lock)
+            print_json({**plain(lock), "groups": groups})
     elif locks:
-        _print(locks)
-    if not locks:
+        # Nothing is shortened: a script may cut columns out of it.
+        for line in lines(COLUMNS, locks, Moment(time.time(), 0.0)):
+            show(line)
+    if not locks and not as_json:
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
         show(f"no lock{matching} was found", err=True)
     if snapshot.more:
         ended = f"the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)"
         show(f"there may be more: {ended}", err=True)
-
-
-def _print(locks: list[LockStatus]) -> None:
-    # Nothing is shortened: a script may cut columns out of it, and `rlock watch --once` fits the terminal.
-    moment = Moment(time.time(), 0.0)
-    columns = [
-        [column.title, *(printable(text_of(column.cell(lock, moment))) for lock in locks)]
-        for column in COLUMNS
-    ]
-    widths = [max(map(width, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        cells = []
-        for column, cell, most in zip(COLUMNS, row, widths, strict=True):
-            blanks = " " * (most - width(cell))
-            cells.append(blanks + cell if column.number else cell + blanks)
-        show("  ".join(cells).rstrip())

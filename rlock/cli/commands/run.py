@@ -16,7 +16,7 @@ import click
 
 from ...client import Client
 from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
-from ...lock import LossSignal, RLock
+from ...lock import Lock, LossSignal
 from ...model import LockStatus
 from ...rules.holds import Hold
 from .. import exits
@@ -100,6 +100,10 @@ _shown = partial(click.option, show_default=True)
 @_not_like_flock("-s", "--shared")
 @_not_like_flock("-u", "--unlock")
 @_not_like_flock("-F", "--no-fork")
+@click.option("--also", multiple=True, metavar="NAME",
+              help="Lock NAME, too: all names or none. May be repeated.")
+@click.option("--permits", type=click.IntRange(1), metavar="K",
+              help="Up to K holders at a time, in place of one: give the same K everywhere.")
 @_flag("--leader", help="Lead: run COMMAND on one machine of many, again and again.")
 @_flag("--fair", help="First come, first served: nobody who comes later goes before.")
 @_shown("--retries", type=click.IntRange(0), default=0, metavar="N",
@@ -123,8 +127,8 @@ _shown = partial(click.option, show_default=True)
 def run(
     ctx: click.Context, name: str, command: Sequence[str], *, line: str | None, timeout: float | None,
     no_wait: bool, conflict_exit_code: int, leader: bool, fair: bool, retries: int, retry_delay: float,
-    ttl: float | None, max_hold: float | None, on_lost: str, grace: float, pass_masters: bool, verbose: bool,
-    quiet: bool, as_json: bool, settings: Settings,
+    also: tuple[str, ...], permits: int | None, ttl: float | None, max_hold: float | None, on_lost: str,
+    grace: float, pass_masters: bool, verbose: bool, quiet: bool, as_json: bool, settings: Settings,
 ) -> None:
     # fmt: on
     """Run COMMAND while holding the lock NAME, and exit as it does.
@@ -135,6 +139,8 @@ def run(
       rlock run -n nightly -- ./report.sh       cron: skip this run if the last one is still on
       rlock run -w 30 deploy -- make deploy     give up after 30 seconds
       rlock run -n -E 0 -q nightly -c 'a | b'   a shell line; a skipped run is no failure
+      rlock run --permits 4 gpu -- ./train      at most four at a time
+      rlock run --also b a -- ./move            both names, or none
       rlock run --leader beat -- celery beat    on several machines: it runs on one of them
 
     Options stand before NAME or between NAME and COMMAND; all words after COMMAND are its own. Write `--`
@@ -154,45 +160,60 @@ def run(
 
     COMMAND finds RLOCK_NAME, RLOCK_OWNER, RLOCK_FENCING_TOKEN and RLOCK_TTL in its environment. rlock takes
     RLOCK_MASTERS out, which may hold passwords, unless --pass-masters is given. --json prints the events
-    (acquired, not_acquired, retrying, lost, ended, log) on stderr.
+    (acquired, not_acquired, retrying, lost, ended, error, log) on stderr.
     """
     command = _command(ctx, name, command, line)
-    _check(timeout=timeout, no_wait=no_wait, retries=retries)
+    check_wait(timeout=timeout, no_wait=no_wait, retries=retries)
     if leader and (no_wait or timeout is not None or max_hold is not None or on_lost == WARN):
         raise click.UsageError(
             "--leader waits, and ends COMMAND in time: no -n, -w, --max-hold, --on-lost warn"
+        )
+    if (permits or also) and (leader or max_hold is not None or (also and (fair or permits))):
+        raise click.UsageError(
+            "--permits goes with no --leader, --max-hold, --also; --also with no --leader, --max-hold, --fair"
         )
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
     guarded = GuardedCommand(command, grace, on_lost, leads=leader)
-    found = settings.environ()
+    with outcome.errors():
+        found = settings.environ()
     guarded.listen()
-    with Client.from_env(found, **({} if ttl is None else {"ttl": ttl})) as own:
+    with outcome.errors(), Client.from_env(found, **({} if ttl is None else {"ttl": ttl})) as own:
         environment = partial(_environment, found if pass_masters else os.environ, own.ttl, name)
         if leader:
             sys.exit(lead(own, name, guarded, outcome, environment, fair=fair, pause=retry_delay))
-        lock = own.lock(name, fair=fair, max_hold=max_hold)
+        lock: Any
+        if permits is not None:
+            names = [f"{name}#{i}" for i in range(permits)]
+            lock = own.semaphore(name, permits=permits, fair=fair)
+        elif also:
+            lock, names = own.locks([name, *also]), [name, *also]
+        else:
+            lock, names = own.lock(name, fair=fair, max_hold=max_hold), [name]
         began = time.monotonic()
         try:
-            got = _acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)
+            got = acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)
         except QuorumUnreachableError as error:
             told = {"waited": time.monotonic() - began, "quorum": error.quorum, "faults": error.faults}
             outcome.event("not_acquired", {"outcome": "unreachable", **told}, str(error), always=True)
             sys.exit(exits.UNREACHABLE)
         if not got:
-            outcome.busy(time.monotonic() - began, _status(own, name))
+            outcome.busy(time.monotonic() - began, _status(own, names))
             sys.exit(conflict_exit_code)
         acquired_at = time.monotonic()
-        hold = own._engine().held(name)
-        watch = threading.Thread(target=_watch, args=(guarded, lock.lost, hold), daemon=True)
+        names = names if permits is None else [f"{name}#{lock.permit}"]
+        holds = [own._engine().held(each) for each in names]
+        hold = holds[0]
+        watch = threading.Thread(target=_watch, args=(guarded, lock.lost, holds), daemon=True)
         watch.start()
         try:
             waited = acquired_at - began
             told = {"owner": hold.owner, "fencing_token": hold.token, "ttl": own.ttl, "waited": waited}
             outcome.event("acquired", told, f"getting lock took {waited:.6f} seconds")
             outcome.detail(f"executing {command[0]}")
-            code = guarded.run(environment(hold.owner, hold.token))
+            permit = {} if permits is None else {"RLOCK_PERMIT": str(lock.permit)}
+            code = guarded.run({**environment(hold.owner, hold.token), **permit})
         finally:
             try:
                 lock.release()
@@ -208,9 +229,10 @@ def run(
     sys.exit(code)
 
 
-def _watch(guarded: GuardedCommand, lost: LossSignal, hold: Hold) -> None:
+def _watch(guarded: GuardedCommand, lost: LossSignal, holds: Sequence[Hold]) -> None:
     # Not by `on_lost`, which comes behind the log record: that waits while the reader of stderr is stopped.
     if lost.wait():  # never, once the lock is released
+        hold = next((each for each in holds if each.lease.reason), holds[0])
         guarded.lost(LeaseLostError(hold.name, hold.reason))
 
 
@@ -229,20 +251,22 @@ def _command(ctx: click.Context, name: str, command: Sequence[str], line: str | 
     return command
 
 
-def _check(*, timeout: float | None, no_wait: bool, retries: int) -> None:
+def check_wait(*, timeout: float | None, no_wait: bool, retries: int = 0) -> None:
+    """Refuse options that contradict each other."""
     if no_wait and timeout is not None:
-        raise click.UsageError("--no-wait and --timeout exclude each other: give one of the two")
+        raise click.UsageError("give -n (--no-wait) or -w (--wait, --timeout), not both")
     if timeout is not None and timeout < 0:
-        raise click.UsageError(f"--timeout must be 0 or more seconds, not {timeout:g}")
+        raise click.UsageError(f"-w (--wait, --timeout) must be 0 or more seconds, not {timeout:g}")
     if retries and not no_wait and timeout is None:
         raise click.UsageError(
-            "--retries needs --no-wait or --timeout: without them it tries as long as it takes"
+            "--retries needs -n (--no-wait) or -w (--wait): without them it tries as long as it takes"
         )
 
 
-def _acquire(
-    lock: RLock, outcome: Outcome, retries: int, delay: float, *, timeout: float | None, no_wait: bool
+def acquire(
+    lock: Lock, outcome: Outcome, retries: int, delay: float, *, timeout: float | None, no_wait: bool
 ) -> bool:
+    """Acquire as the options say; whether it has the lock."""
     while True:
         try:
             if no_wait:
@@ -251,7 +275,7 @@ def _acquire(
         except OptionsError:
             raise  # a ValueError, and none of the time-out's
         except (OverflowError, ValueError) as error:
-            raise click.UsageError(f"--timeout: {error}") from None
+            raise click.UsageError(f"-w (--wait, --timeout): {error}") from None
         except QuorumUnreachableError as error:
             if not retries:
                 raise
@@ -274,8 +298,10 @@ def _environment(given: Mapping[str, str], ttl: float, name: str, owner: str, to
     return environment
 
 
-def _status(own: Client, name: str) -> LockStatus | RLockError:
+def _status(own: Client, names: Sequence[str]) -> LockStatus | RLockError:
+    """The status of the first of them that is held."""
     try:
-        return own.status(name)
+        found = [own.status(name) for name in names[:10]]
     except RLockError as error:
         return error
+    return next((each for each in found if each.locked), found[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
@@ -9,8 +10,9 @@ import click
 from ...client import Client
 from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
+from .. import exits
 from ..completion import complete_name
-from ..output import age, hush, json_option, plain, print_json, printable, show, styled
+from ..output import age, counted, hush, json_option, plain, print_json, printable, show, styled
 from ..scan.look import statuses
 from ..scan.masters import MasterReader
 from ..scan.reading import led, seen
@@ -32,20 +34,19 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
     Exit status: 0 whether it is held, free or unknown; 69 fewer than a quorum of masters answered.
     """
     hush()
-    failed = None
+    code = 0
     with settings.client() as own:
         try:
             found = own.status(name)
-        except QuorumUnreachableError as error:
-            failed, engine = error, own._engine()
+        except QuorumUnreachableError:
+            engine, code = own._engine(), exits.unanswered(own)
             (found,) = engine.perform(statuses(engine.masters, [name], own._timeout))
         groups = _groups(own)
     if as_json:
         print_json({**plain(found), "groups": groups})
     else:
         _print(found, groups)
-    if failed is not None:
-        raise failed
+    sys.exit(code)
 
 
 def _groups(client: Client) -> dict[str, GroupHealth]:
@@ -100,9 +101,10 @@ def _without_a_holder(found: LockStatus) -> str:
     masters = len(found.masters)
     holder, votes = seen(found)
     if holder is None:
-        told = f"no holder on {sum(view.fault is None for view in found.masters)} of {masters} masters"
+        answers = sum(view.fault is None for view in found.masters)
+        told = f"no holder on {answers} of {counted(masters, 'master')}"
     else:
-        told = f"{printable(holder)} on {votes} of {masters} masters"
+        told = f"{printable(holder)} on {votes} of {counted(masters, 'master')}"
     if found.free and holder is None:
         return f"{styled('free', fg='green')} ({told})"
     if found.free:

@@ -8,12 +8,15 @@ from contextlib import closing
 
 import click
 
+from ...client import Client
 from ...errors import OptionsError, RLockError
 from .. import exits
 from ..options import limit_option, seconds_option
-from ..output import hush, json_option, print_json, utf8
+from ..output import hush, json_option, print_json, show, utf8
+from ..scan.columns import LOCKS, MASTERS, Moment, lines
 from ..scan.look import Scan
-from ..scan.reading import unreachable
+from ..scan.reading import led, nothing, unreachable
+from ..scan.snapshot import Snapshot
 from ..settings import Settings, settings_options
 
 #: Seconds of a second that a look may search for names: under a hundredth of what a master can do.
@@ -46,32 +49,50 @@ def watch(
     Exit status: 0 after q; 130 after Ctrl-C; 64 no terminal, or wrong settings; with --once 69 when fewer
     than a quorum of masters answered.
     """
-    if not as_json:
+    if not as_json and not once:
         try:
-            from ..watch.live import live, print_once, why_not
+            from ..watch.live import live, why_not
             from ..watch.tables import View
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "rich":
                 raise
             raise OptionsError(
                 "`rlock watch` needs rich: pip install rich (quorum-rlock[watch]); "
-                "`rlock watch --json` works without it"
+                "--once and --json work without it"
             ) from None
-        if not once and (why := why_not()) is not None:
+        if (why := why_not()) is not None:
             raise OptionsError(why)
     hush()
     with settings.client() as client, closing(Scan(client, pattern, limit, scan_s=SHARE * interval)) as scan:
         if as_json:
-            _print_looks(scan, interval, once=once)
+            _print_looks(client, scan, interval, once=once)
             return
-        view = View(pattern, utf8=utf8(sys.stdout))
         if not once:
-            live(scan, view, interval)
-        elif unreachable(print_once(scan, view)) is not None:
-            sys.exit(exits.UNREACHABLE)
+            live(scan, View(pattern, utf8=utf8(sys.stdout)), interval)
+            return
+        snapshot = scan.look()
+        _print(snapshot)
+        if unreachable(snapshot) is not None:
+            sys.exit(exits.unanswered(client))
 
 
-def _print_looks(scan: Scan, interval: float, *, once: bool) -> None:
+def _print(snapshot: Snapshot) -> None:
+    moment = Moment(time.time(), 0.0)
+    for line in lines(MASTERS, snapshot.masters, moment):
+        show(line)
+    for each in snapshot.masters:
+        told = each.fault or (led(each.group, moment.now) if each.group else "")
+        if told:
+            show(f"{each.master}: {told}")
+    show()
+    if not snapshot.locks:
+        show(nothing(snapshot))
+        return
+    for line in lines(LOCKS, snapshot.locks, moment):
+        show(line)
+
+
+def _print_looks(client: Client, scan: Scan, interval: float, *, once: bool) -> None:
     due = time.monotonic()
     while True:
         snapshot = scan.look()
@@ -79,7 +100,7 @@ def _print_looks(scan: Scan, interval: float, *, once: bool) -> None:
         sys.stdout.flush()
         if once:
             if (why := unreachable(snapshot)) is not None:
-                raise RLockError(why)
+                raise OptionsError(why) if exits.refused(client) else RLockError(why)
             return
         due = max(due + interval, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from ...errors import RLockError
 from ...model import LockStatus
+from .. import exits
 from ..output import complain, print_json, to_json, utf8
 
 
@@ -29,6 +32,17 @@ class Outcome:
             print_json({"event": event, "name": self._name, **told}, err=True)
         elif text and (always or self._verbose):
             complain(text)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """With --json errors are objects, too."""
+        try:
+            yield
+        except RLockError as error:
+            if not self._json:
+                raise
+            self.event("error", {"message": str(error)})
+            raise SystemExit(exits.of(error)) from None
 
     def detail(self, text: str) -> None:
         """A line for people only."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from ...model import LockStatus
-from ..output import ms, size
+from ..output import ms, printable, size, width
 from ..output import seconds as duration
 from .reading import label, seen, votes
 from .snapshot import CLOCK_ALERT_S, MasterHealth
@@ -43,6 +43,20 @@ class Column(Generic[T]):
     number: bool = False  # aligned to the right
     shrinks: bool = False  # shortened first, where the terminal is too narrow
     from_width: int = 0  # left out of terminals with fewer columns
+
+
+def lines(columns: Sequence[Column[T]], rows: Sequence[T], moment: Moment) -> Iterator[str]:
+    """A table as plain lines, as wide as it is."""
+    texts = [
+        [column.title, *(printable(text_of(column.cell(row, moment))) for row in rows)] for column in columns
+    ]
+    widths = [max(map(width, column)) for column in texts]
+    for row in zip(*texts, strict=True):
+        cells = []
+        for column, cell, most in zip(columns, row, widths, strict=True):
+            blanks = " " * (most - width(cell))
+            cells.append(blanks + cell if column.number else cell + blanks)
+        yield "  ".join(cells).rstrip()
 
 
 # -- masters ---------------------------------------------------------------------------------------

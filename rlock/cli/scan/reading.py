@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
-from ..output import printable, seconds
+from ..output import counted, printable, seconds
 from .snapshot import GroupHealth, Snapshot
 
 #: What locks can be sorted by.
@@ -56,10 +56,8 @@ def unreachable(snapshot: Snapshot) -> str | None:
     if snapshot.answering >= snapshot.quorum:
         return None
     faults = "; ".join(f"{each.master}: {each.fault}" for each in snapshot.masters if each.fault is not None)
-    return (
-        f"{snapshot.answering} of {len(snapshot.masters)} masters answer; without {snapshot.quorum} nobody "
-        f"can say who holds a lock: {faults}"
-    )
+    count = f"{snapshot.answering} of {counted(len(snapshot.masters), 'master')}"
+    return f"too few answers to say who holds a lock ({count}, {snapshot.quorum} needed): {faults}"
 
 
 def unlisted(snapshot: Snapshot) -> str | None:
@@ -71,3 +69,11 @@ def unlisted(snapshot: Snapshot) -> str | None:
         f"{told[0].master} does not tell which locks there are: {told[0].unlisted} (a user who may needs "
         f"+scan +hlen +hkeys and ~*); `rlock status NAME` works without"
     )
+
+
+def nothing(snapshot: Snapshot) -> str:
+    """The line in place of a table without locks."""
+    if snapshot.answering < snapshot.quorum:
+        # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
+        return "which locks are held is unknown"
+    return "no lock is held or waited for" + (" among those that were found so far" if snapshot.more else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -22,7 +21,6 @@ from rich.live import Live
 from .. import exits
 from ..scan.look import Scan
 from ..scan.reading import ORDERS
-from ..scan.snapshot import Snapshot
 from .tables import View, picture
 
 #: Between two looks the leases count down this often. Seconds.
@@ -48,15 +46,6 @@ def live(scan: Scan, view: View, interval: float) -> None:
                 if "s" in keys:
                     orders = list(ORDERS)
                     view = replace(view, order=orders[(orders.index(view.order) + 1) % len(orders)])
-
-
-def print_once(scan: Scan, view: View) -> Snapshot:
-    """Look once, and print it on stdout, whatever that is."""
-    snapshot = scan.look()
-    width = shutil.get_terminal_size((120, 24)).columns
-    # Python escapes characters that stdout cannot encode. Otherwise rich would replace them by others.
-    Console(width=width, highlight=False).print(picture(snapshot, replace(view, width=width), time.time()))
-    return snapshot
 
 
 def why_not() -> str | None:

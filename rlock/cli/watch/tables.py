@@ -13,7 +13,7 @@ from rich.text import Text
 from ..output import printable
 from ..output import seconds as duration
 from ..scan.columns import LOCKS, MASTERS, Cell, Column, Moment
-from ..scan.reading import led, ordered, unlisted
+from ..scan.reading import led, nothing, ordered, unlisted
 from ..scan.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def picture(snapshot: Snapshot, view: View, now: float) -> Group:
         shown = locks[: max(0, view.height - len(head) - len(snapshot.masters) - 5 - lines_of_notes)]
         count = f"{len(shown)} of {len(locks)} locks, " if len(shown) < len(locks) else ""
         foot = [Text(), Text(f"{count}sorted by {view.order}; q quits, s sorts", style="dim")]
-    table = _table(LOCKS, shown, view, moment) if locks else Text(_nothing(snapshot))
+    table = _table(LOCKS, shown, view, moment) if locks else Text(nothing(snapshot))
     masters = _table(MASTERS, snapshot.masters, view, moment)
     return Group(*head, masters, *notes, Text(), table, *foot)
 
@@ -98,10 +98,3 @@ def _notes(snapshot: Snapshot, now: float) -> Iterator[Text]:
         elif each.group is not None:
             style = "" if each.group.votes else "red"
             yield Text(printable(f"{each.master}: {led(each.group, now)}"), style=style)
-
-
-def _nothing(snapshot: Snapshot) -> str:
-    if snapshot.answering < snapshot.quorum:
-        # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
-        return "which locks are held is unknown"
-    return "no lock is held or waited for" + (" among those that were found so far" if snapshot.more else "")
