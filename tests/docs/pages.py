@@ -25,7 +25,7 @@ PYTHON = sys.executable
 #: The text of a script in the place of the installed program.
 RLOCK = f'exec "{PYTHON}" -m rlock "$@"'
 _BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
-#: A block that says itself who runs it, or why nobody does (test_promises.py).
+#: A block that says itself who runs it, or why nobody does (test_blocks.py).
 _MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
 #: What is shown for the eye: no test runs a console.
 _OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)

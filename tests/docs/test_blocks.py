@@ -1,4 +1,4 @@
-"""A sentence that promises has a test; the site is complete; and a page shows no code that nothing runs.
+"""A row of the table of faults has a test; the site is complete; a page shows no code that nothing runs.
 
 The line before each block says what runs it:
 
@@ -11,14 +11,12 @@ The line before each block says what runs it:
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from html import unescape
 from pathlib import Path
 
@@ -27,80 +25,6 @@ import pytest
 import rlock
 
 from .pages import DOCS, PAGES, TOP, marked
-
-#: A word like *never* is a promise.
-WORDS = re.compile(r"\b(never|always|certain|only|nobody|nothing|cannot)\b", re.IGNORECASE)
-PROMISING = "README.md", "docs/guarantees.md", "docs/how-it-works.md", "docs/fencing.md"
-EXCUSE = "no promise: "
-
-
-def listed() -> dict[str, dict[str, list[str]]]:
-    """Of each page: a part of each sentence, and its tests, or one EXCUSE."""
-    pages: dict[str, dict[str, list[str]]] = {}
-    parts: dict[str, list[str]] = {}
-    tests: list[str] = []
-    for line in (TOP / "tests" / "docs" / "promises.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("== "):
-            parts = pages[line.removeprefix("== ")] = {}
-        elif line.startswith("    "):
-            tests.append(line.strip())
-        elif line and not line.startswith("#"):
-            assert line not in parts, f"twice: {line}"
-            tests = parts[line] = []
-    return pages
-
-
-def sentences(text: str) -> Iterator[str]:
-    """The sentences of a page with one of WORDS outside backticks; headings and blocks are left out."""
-    text = re.sub(r"^ {0,3}(`{3,}).*?^ {0,3}\1\s*$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
-    # Rows of the table of faults name their tests themselves.
-    text = re.sub(r"^(#|\|.*\]\(\.\./(?:tests|evidence)/).*$", "", text, flags=re.MULTILINE)
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\|)", text):
-        flat = " ".join(line.removeprefix("> ").strip() for line in block.splitlines())
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", flat).replace("**", "")
-        for cell in plain.strip("| ").split(" | ") if plain.startswith("|") else [plain]:
-            for sentence in re.split(r"(?<=[.!?;:]) +(?=[A-Z*`\"])", cell):
-                if " " in sentence and WORDS.search(re.sub(r"`[^`]*`", "", sentence)):
-                    yield sentence.strip()
-
-
-def found(page: str) -> list[str]:
-    return list(sentences((TOP / page).read_text(encoding="utf-8")))
-
-
-LISTED = listed()
-
-
-def path_of(file: str) -> Path:
-    """Files of tests/ are listed without that folder."""
-    return TOP / file if file.startswith("evidence/") else TOP / "tests" / file
-
-
-@cache
-def functions(file: str) -> set[str]:
-    tree = ast.parse(path_of(file).read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-
-
-@pytest.mark.parametrize("page", PROMISING)
-def test_every_sentence_with_a_word_that_promises_is_listed_once(page: str) -> None:
-    unlisted = [each for each in found(page) if sum(part in each for part in LISTED[page]) != 1]
-    assert unlisted == [], "list it with its tests in promises.txt, or say it without the word"
-
-
-@pytest.mark.parametrize("page", PROMISING)
-def test_every_sentence_that_is_listed_is_on_its_page(page: str) -> None:
-    assert [part for part in LISTED[page] if not any(part in each for each in found(page))] == []
-
-
-def test_every_promise_names_tests_that_there_are() -> None:
-    for page, parts in LISTED.items():
-        for part, tests in parts.items():
-            assert tests, f"{page}, {part!r}: no test"
-            for test in tests if not tests[0].startswith(EXCUSE) else ():
-                place, name = test.split("::")
-                folder, _, file = place.rpartition("/")
-                assert f"test_{name}" in functions(f"{folder}/test_{file}.py".lstrip("/")), f"{page}: {test}"
 
 
 def test_every_row_of_the_table_of_faults_names_a_test() -> None:
@@ -151,7 +75,7 @@ def fault(page: Path, kind: str, value: str) -> str:
         return "" if ours else f"{value} does not take its blocks by pages.marked()"
     if kind == "not run":
         return "" if value in REASONS else f"{value!r} is none of {', '.join(REASONS)}"
-    return "" if kind else "the line before it has no mark (tests/docs/test_promises.py)"
+    return "" if kind else "the line before it has no mark (tests/docs/test_blocks.py)"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
