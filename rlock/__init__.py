@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._client.endpoints import Group as Group
     from .client import Client as Client
-    from .recipes.decorator import locked as locked
     from .errors import LeaseLostError as LeaseLostError
     from .errors import LockBusyError as LockBusyError
     from .errors import NotHeldError as NotHeldError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from .model import LockStatus as LockStatus
     from .model import MasterStatus as MasterStatus
     from .model import Waiter as Waiter
+    from .recipes.decorator import locked as locked
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,8 @@ __all__ = [*_MODULES]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    found = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return found
 
 
 def __dir__() -> list[str]:

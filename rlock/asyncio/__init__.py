@@ -14,7 +14,6 @@ these locks and those of `rlock.Client` are one: they exclude and wake each othe
 from .. import __all__ as __all__
 from .._client.endpoints import Group as Group
 from ..base import AsyncLock
-from ..recipes.decorator import locked as locked
 from ..errors import LeaseLostError as LeaseLostError
 from ..errors import LockBusyError as LockBusyError
 from ..errors import NotHeldError as NotHeldError
@@ -24,8 +23,9 @@ from ..errors import RLockError as RLockError
 from ..model import LockStatus as LockStatus
 from ..model import MasterStatus as MasterStatus
 from ..model import Waiter as Waiter
+from ..recipes.decorator import locked as locked
 from .client import Client as Client
-from .lock import LossSignal as LossSignal
-from .lock import RLock as RLock
+from .client import LossSignal as LossSignal
+from .client import RLock as RLock
 
 Lock = AsyncLock

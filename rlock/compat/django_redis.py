@@ -27,7 +27,7 @@ from . import redis_py
 _clients: dict[str, rlock.Client] = {}
 
 
-class Client(DefaultClient):
+class Client(DefaultClient):  # type: ignore[misc]
     """`DefaultClient` whose locks are held on the masters of OPTIONS["RLOCK"]."""
 
     def lock(

@@ -260,8 +260,8 @@ def test_a_holder_with_a_name_of_megabytes_is_not_asked_for_its_name(masters3: F
     """Five names of 64 MB cost `rlock list` 547 MB."""
     for url in masters3.urls:
         with raw(url) as server:
-            server.hset("long", owner_token("o" * 8_000_000), "1")
-            server.hset("short", owner_token("o" * 900), "1")
+            server.hset("long", new_owner("o" * 8_000_000), "1")
+            server.hset("short", new_owner("o" * 900), "1")
     tracemalloc.start()
     found = inside("list", "--json", masters=masters3.urls).out
     _, peak = tracemalloc.get_traced_memory()

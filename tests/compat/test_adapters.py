@@ -31,7 +31,7 @@ def client(masters3: Fleet) -> Iterator[rlock.Client]:
 def locking(client: rlock.Client, masters3: Fleet) -> Iterator[Any]:
     """A connection whose locks are ours."""
     with redis.Redis.from_url(masters3.urls[0], decode_responses=True) as connection:
-        connection.lock = partial(connection.lock, lock_class=redis_py.lock_class(client))  # type: ignore[method-assign]
+        connection.lock = partial(connection.lock, lock_class=redis_py.lock_class(client))
         yield connection
 
 

@@ -6,9 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
