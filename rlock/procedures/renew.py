@@ -80,7 +80,8 @@ def prolong(masters: Masters, hold: Hold, ttl: float) -> WaitGenerator[LeaseEven
     context = masters.context
     leases = [(hold.name, hold.owner, hold.count, hold.token)]
     command = commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
-    ballot = yield from masters.call(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL)
+    timeout = hold.options.lease.request_timeout
+    ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
     votes, now = LockVotes(ballot, 0), context.clock()
     # Nobody puts a fixed lease back, so a key that is absent was removed by an operator.
     event = votes.event(hold.lease.valid_until, now, context.guard.max_ttl, (), shared=True)
