@@ -1,6 +1,6 @@
 // Judges a history of locks with Porcupine, a linearizability checker that is not ours.
 //
-//	go run . history.edn [-timeout 5m] [-picture history.html]
+//	go run . [-timeout 5m] history.edn
 //
 // The model is the reentrant fenced mutex of Hazelcast's Jepsen tests: an owner, a hold count and a fence that
 // grows. Exit status: 0 the history is linearizable; 1 it is not; 2 no verdict (time-out, unreadable file).
@@ -69,14 +69,6 @@ var model = porcupine.Model{
 			return true, now
 		}
 	},
-	DescribeOperation: func(in, out any) string {
-		does := in.(input)
-		return fmt.Sprintf("%s(%s, %s) -> %d", does.f, does.lock, does.owner, out.(int64))
-	},
-	DescribeState: func(state any) string {
-		now := state.(mutex)
-		return fmt.Sprintf("owner %q, count %d, fence %d", now.owner, now.count, now.fence)
-	},
 }
 
 // One line of the file: {:index 7, :process 3, :type :invoke, :f :acquire, :time 12, :value ["job" {:owner "a", :token 5}]}
@@ -127,7 +119,6 @@ func read(path string) ([]porcupine.Operation, error) {
 
 func main() {
 	timeout := flag.Duration("timeout", 5*time.Minute, "how long to search")
-	picture := flag.String("picture", "", "write the linearizations to this HTML file")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		flag.Usage()
@@ -139,14 +130,8 @@ func main() {
 		os.Exit(2)
 	}
 	began := time.Now()
-	verdict, info := porcupine.CheckOperationsVerbose(model, history, *timeout)
+	verdict := porcupine.CheckOperationsTimeout(model, history, *timeout)
 	fmt.Printf("porcupine: %s, %d operations, %.1f s\n", verdict, len(history), time.Since(began).Seconds())
-	if *picture != "" {
-		if err := porcupine.VisualizePath(model, info, *picture); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-	}
 	switch verdict {
 	case porcupine.Ok:
 	case porcupine.Illegal:

@@ -28,11 +28,6 @@ from evidence.soak.profiles import PROFILES, TRIES
 from evidence.soak.run import run
 from rlock.testing.local.binaries import find_servers, read_version
 
-#: Published by Jepsen: jepsen.io/analyses/etcd-3.4.3 (2020).
-ETCD = (
-    "etcd 3.4.3 locks under Jepsen (2 s ttl, 5 processes, a pause every 5 s): about 18 % lost; guarded: none"
-)
-
 
 def main() -> None:
     """Parse, run, print, exit."""
@@ -131,7 +126,6 @@ def show(result: Result) -> None:
     for name, count in result.counts.items():
         percent = 100.0 * count.lost / max(1, count.acknowledged)
         print(f"  lost updates, {name:<10}{count.lost} of {count.acknowledged} ({percent:.1f} %)")
-    print(f"  beside it               {ETCD}")
     if result.kept:
         print(f"  journals kept in        {result.kept}")
     print(f"  verdict                 {'RED: ' + ', '.join(result.failed) if result.red else 'green'}")

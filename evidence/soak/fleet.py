@@ -80,15 +80,12 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self.ttl = ttl
         server = server or find_server()
         self.server = str(server)
-        # Redis 7 wants to be asked for DEBUG; older ones do not know the option.
-        known = server.flavour != "redis" or int(server.version.partition(".")[0]) >= 7
-        args = ("--enable-debug-command", "yes") if known else ()
         self.clocks = _clocks(count, folder) if clocks else []
         binaries = [clock.binary(server) for clock in self.clocks] or [server] * count
         self._ends = contextlib.ExitStack()
         try:
             # The first one forgets nothing, unless its disk is lost.
-            kinds = [(*args, "--appendonly", "yes", "--appendfsync", "always"), *[args] * (count - 1)]
+            kinds = [("--appendonly", "yes", "--appendfsync", "always"), *[()] * (count - 1)]
             self.masters = [
                 self._ends.enter_context(Master(binary, args=kind))
                 for binary, kind in zip(binaries, kinds, strict=True)

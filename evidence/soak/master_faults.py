@@ -89,12 +89,6 @@ def script_flush(on: Field, dice: Random) -> None:
     _command(on, dice, "scripts", "SCRIPT", "FLUSH")
 
 
-@fault("sleep")
-def debug_sleep(on: Field, dice: Random) -> None:
-    """DEBUG SLEEP: one command blocks the server, as a slow script of somebody else's does."""
-    _command(on, dice, "sleep", "DEBUG", "SLEEP", f"{dice.uniform(0.05, 0.9):.2f}")
-
-
 def _command(on: Field, dice: Random, fault: str, *words: object) -> None:
     for i in some(on, dice):
         on.note(fault, f"{i}: {' '.join(map(str, words))}")

@@ -10,7 +10,6 @@ from typing import Any
 from rlock.testing.contention.checker import Eviction, Finding
 from rlock.testing.contention.counter import Count
 from rlock.testing.contention.history import History
-from rlock.testing.contention.journal import SECOND
 from rlock.testing.local.embedded import ServerBinary
 
 from . import master_faults, network_faults  # noqa: F401  # they register their faults
@@ -86,15 +85,12 @@ class Result:
         return list(dict.fromkeys(finding.check for finding in self.findings))
 
 
-def figures(history: History, ttl: float, evictions: Iterable[Eviction] = ()) -> dict[str, Any]:
+def figures(history: History, evictions: Iterable[Eviction] = ()) -> dict[str, Any]:
     holds = history.holds
     return {
         "attempts": len(history.attempts),
         "holds": len(holds),
-        "holds_longer_than_ttl": sum(hold.valid_to - hold.grant.at > ttl * SECOND for hold in holds),
         "lost_holds": sum(hold.lost for hold in holds),
         "lost_before_their_time": len(lost_early(holds, evictions)),
         "terms": sum(hold.lock == LEADER for hold in holds),
-        "nested": sum(len(hold.nested) for hold in holds),
-        "tokens": len({(hold.lock, hold.grant.token) for hold in holds}),
     }

@@ -251,7 +251,7 @@ class _Run:
         history.horizon = now_ns()  # all processes have ended: there is no more to come
         self._found(judge_safety(history, self._on.evictions))
         result.faults = dict(sorted(self._on.done.items()))
-        result.figures |= figures(history, plan.ttl, self._on.evictions)
+        result.figures |= figures(history, self._on.evictions)
         if plan.edn is not None:
             edn.write(plan.edn, history, self._on.evictions)
         result.figures["workers"] = plan.processes + len(self._crew.killed)

@@ -272,23 +272,9 @@ Confirm(w, m) ==
         told  == message[w][m]
         same  == told.is /\ (told.note \/ ~Kept("3.10 same memory"))
     IN /\ Holds(w) /\ client[w].open /\ reply[w][m] = "none"
-       /\ Kept("3.10 it never grants")
        /\ key' = IF named THEN [key EXCEPT ![m].left = T] ELSE key
        /\ reply' = [reply EXCEPT ![w][m] = IF named /\ same THEN "yes" ELSE "no"]
        /\ UNCHANGED <<fence, late, age, client, vote, message, evicted, top, fell, losses>>
-
-\* As it was: an acquire that proposes the token. It proves if its answer has that token, or the message's.
-Grants(w, m) ==
-    /\ ~Kept("3.10 it never grants")
-    /\ Holds(w) /\ client[w].open /\ reply[w][m] = "none" /\ key[m].owner \in {w, NoOne}
-    /\ key' = [key EXCEPT ![m] = [owner |-> w, left |-> T]]
-    /\ LET token == IF fence[m].owner = w THEN fence[m].token ELSE Most(fence[m].token + 1, client[w].token)
-           told  == message[w][m]
-       IN /\ token <= MaxToken
-          /\ fence' = [fence EXCEPT ![m] = [token |-> token, owner |-> w]]
-          /\ reply' = [reply EXCEPT ![w][m] = IF told.is /\ token \in {told.token, client[w].token} /\ told.note
-                                              THEN "yes" ELSE "no"]
-    /\ UNCHANGED <<late, age, client, vote, message, evicted, top, fell, losses>>
 
 Proven(w) == client[w].open /\ IsQuorum({m \in Masters : reply[w][m] = "yes"})
 ByProof(w) == IF Proven(w) THEN Minus(T, IF Kept("3.10 stamp of the confirmation") THEN client[w].sent ELSE 0) ELSE 0
@@ -397,7 +383,7 @@ Init ==
 
 OfClient(c) == Win(c) \/ Renewed(c) \/ Again(c) \/ End(c) \/ \E m \in Masters : Vote(c, m)
 OfWaiter(w) == \/ Take(w) \/ Check(w)
-               \/ \E m \in Masters : HandOff(w, m) \/ Confirm(w, m) \/ Grants(w, m) \/ Evict(w, m)
+               \/ \E m \in Masters : HandOff(w, m) \/ Confirm(w, m) \/ Evict(w, m)
 OfMaster(m) == Release(m) \/ LateWrite(m) \/ Lose(m)
 Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E w \in Waiters : OfWaiter(w)) \/ (\E m \in Masters : OfMaster(m))
 Spec == Init /\ [][Next]_vars

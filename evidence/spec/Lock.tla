@@ -50,9 +50,6 @@ CONSTANTS
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
 (* Variants: "no healing"              no key is put back                  *)
-(*           "asked at the answer"     now + D < v is asked when an answer *)
-(*                                     comes, not at the decision          *)
-(*           "decided until s + T"     only the answers come within D      *)
 (*           "reads all notes"         a round without the notes of all    *)
 (*                                     masters does not count              *)
 (*           "nothing reduced"         rounds begin without an answer, and *)
@@ -60,8 +57,7 @@ CONSTANTS
 ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
        /\ ShortT <= T /\ ShortD <= D /\ ShortGuard <= Guard
        /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
-       /\ Variants \subseteq {"no healing", "asked at the answer", "decided until s + T",
-                              "reads all notes", "nothing reduced"}
+       /\ Variants \subseteq {"no healing", "reads all notes", "nothing reduced"}
        /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "set back",
                         "mixed", "remains"}
 
@@ -198,7 +194,7 @@ InTime(c) == IF Kept("3.7 less, not equal") THEN LongD(c) + Margin < client[c].l
 Counts(c, m) ==
     LET v     == vote[c][m]
         holds == client[c].phase = "holding"
-        any   == \/ holds /\ "asked at the answer" \notin Variants /\ InTime(c)
+        any   == \/ holds /\ InTime(c)
                  \/ holds /\ ~Kept("3.7 healed votes wait")
                  \/ client[c].phase = "succeeding" /\ ~Kept("3.6 successor")
     IN v.here /\ CASE v.answer = "old"    -> v.wait <= Guard - LongGuard(c) \/ any
@@ -216,10 +212,6 @@ Rest(c) == Drift + IF client[c].phase = "holding"
                    THEN IF Kept("3.5 before the old validity ends") THEN client[c].left - 1 ELSE Lease(c)
                    ELSE (IF Kept("3.7 limit D") THEN OwnD(c) ELSE Lease(c) - 1) - client[c].round
 
-\* "decided until s + T": after D only the decision is left.
-Collects(c) == \/ "decided until s + T" \notin Variants
-               \/ client[c].phase = "holding" \/ client[c].round <= OwnD(c)
-
 \* What an answer is worth, by the note k that the same command read.
 Judged(c, k) ==
     LET wait   == Guard - Age(k)
@@ -229,10 +221,6 @@ Judged(c, k) ==
          [] Known(k) /\ (wait <= missed \/ Plain) -> Answered("old", wait)
          [] waits -> Answered("young", 0)
          [] OTHER -> Lost
-
-\* The answer to a holder counts for good if it comes in time.
-AtOnce(c, answer) == IF "asked at the answer" \in Variants /\ client[c].phase = "holding" /\ InTime(c)
-                     THEN Answered("old", 0) ELSE answer
 
 \* A renewal and a healing leave a longer lease in the note. A grant does not: the attempt may fail.
 IsLonger(c) == TwoMaxTtl /\ c \notin Short
@@ -249,9 +237,9 @@ Hears(c, m, k) == [client[c] EXCEPT !.heard = @ \/ (OwnGuard(c) < Guard /\ k.lon
                                     !.noted = IF IsLonger(c) /\ k.longer THEN @ \cup {m} ELSE @ \ {m}]
 
 Runs(c, m, phase, answer, grants) ==
-    /\ Collects(c) /\ vote[c][m] = NotRun /\ Reachable(m)
+    /\ vote[c][m] = NotRun /\ Reachable(m)
     /\ Writes(c, m, grants)
-    /\ vote' = [vote EXCEPT ![c][m] = AtOnce(c, answer)]
+    /\ vote' = [vote EXCEPT ![c][m] = answer]
     /\ client' = [client EXCEPT ![c] = [Hears(c, m, memory'[m]) EXCEPT !.phase = phase]]
     /\ UNCHANGED losses
 
@@ -289,7 +277,7 @@ Heal(c, m) ==
 \* connection, it runs before the command of this round.
 LateWrite(c, m) ==
     /\ \/ client[c].phase = "holding" /\ ("late" \in Faults \/ ~Begun(c) \/ vote[c][m] = NotRun)
-       \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun /\ Collects(c)
+       \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun
     /\ key[m][Name(c)].owner = c \/ (key[m][Name(c)].owner = NoOne /\ "no healing" \notin Variants)
     /\ Reachable(m)
     /\ Writes(c, m, key[m][Name(c)].owner = NoOne)
@@ -375,8 +363,7 @@ Aged(c, n, lag) ==
                    [] k.phase = "holding" -> /\ left = 0
                                              /\ Kept("3.5 before the old validity ends") \/ ~Begun(c) \/ round >= Lease(c)
                    [] OTHER               -> \/ round >= Lease(c) - Margin
-                                             \/ /\ round > OwnD(c) /\ Kept("3.7 limit D")
-                                                /\ "decided until s + T" \notin Variants
+                                             \/ round > OwnD(c) /\ Kept("3.7 limit D")
     IN IF dead THEN Rests(c) ELSE next
 
 \* lag: the ticks that each client's clock loses. Trace.tla takes many ticks at once.
@@ -387,7 +374,7 @@ Passes(n, lag) ==
     IN /\ client' = [c \in Clients |-> Aged(c, n, lag[c])]
        /\ vote' = [c \in Clients |-> [m \in Masters |->
               IF c \in ended THEN NotRun
-              ELSE IF vote[c][m].wait > 0 /\ Collects(c) THEN [vote[c][m] EXCEPT !.wait = @ - Min(n, @)]
+              ELSE IF vote[c][m].wait > 0 THEN [vote[c][m] EXCEPT !.wait = @ - Min(n, @)]
               ELSE vote[c][m]]]
        /\ key' = [m \in Masters |-> [l \in Locks |-> later(key[m][l])]]
        /\ memory' = [m \in Masters |-> [memory[m] EXCEPT

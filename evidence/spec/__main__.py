@@ -30,8 +30,6 @@ def main() -> int:
         expected = case.expects(result)
         wrong += not expected
         verdict = "safe" if result.violated is None else f"violates {result.violated}"
-        if case.walks and result.violated is None:
-            verdict = f"safe in {case.walks:,} walks"
         figures = f"{result.states:,} | {result.steps} | {result.seconds:.0f}"
         print(
             f"| {case.name} | {case.module} | {verdict} | {figures} |{'' if expected else ' (!)'}", flush=True

