@@ -45,7 +45,6 @@ def _lie(proxy: Proxy, ended: threading.Event) -> None:
 
 
 FAULTS: dict[str, Callable[[Proxy, threading.Event], object]] = {
-    "healthy": lambda proxy, ended: None,
     "flapping: all connections are reset twice a second": _flap,
     "silent: it swallows all": lambda proxy, ended: proxy.cut(),
     "hostile: it answers anything": _lie,
@@ -63,7 +62,9 @@ def measure(fault: str, clients: int, seconds: float) -> list[str]:
 
         def run(number: int) -> None:
             try:
-                with rlock.Client(urls, restart_guard=0) as client, client.lock(f"held-{number}") as held:
+                # A long lease: so many threads may keep a renewal from running for seconds.
+                client = rlock.Client(urls, 60.0, max_ttl=60.0, request_timeout=0.5, restart_guard=0)
+                with client, client.lock(f"held-{number}") as held:
                     while not ended.wait(PAUSE_S):
                         with client.lock(f"own-{number}"):
                             pass
