@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._async import connection as aio
-from rlock._client.handshake import ConnectOptions
-from rlock._sync import connection as sync
 from rlock.asyncio import Client
 
 from ..servers import raw
@@ -107,20 +104,3 @@ def test_of_two_addresses_the_second_is_tried_if_the_first_is_dead(
     else:
         run(main())
     assert time.monotonic() - began < 2.0
-
-
-@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no TCP_USER_TIMEOUT")
-def test_the_kernel_ends_connections_whose_bytes_are_not_acknowledged(run: Run, eyes1: Eyes) -> None:
-    options, found = ConnectOptions(1.0), []
-
-    async def main() -> None:
-        connection = await aio.Endpoint(eyes1.urls[0]).connect_async(options)
-        made = connection.transport.get_extra_info("socket")
-        found.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
-        connection.close()
-
-    run(main())
-    blocking = sync.Endpoint(eyes1.urls[0]).connect(options)
-    found.append(blocking.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
-    blocking.close()
-    assert found == [11_000] * 2

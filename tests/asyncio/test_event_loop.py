@@ -87,34 +87,6 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
     assert sorted(order) == [0, 1, 2, 3]
 
 
-def test_a_lock_that_is_taken_while_a_cancelled_watchdog_waits_for_a_silent_master_is_renewed(
-    run: Run, masters: Fleet, eyes: Eyes
-) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, 1.0, request_timeout=0.3) as client:
-            lock = client.lock("x")
-            async with client.lock("a"):
-                pass
-            masters[2].pause()
-            async with client.lock("b"):
-                pass  # that master owes answers from here on
-            (watchdog,) = [task for task in asyncio.all_tasks() if task.get_name() == "rlock-watchdog"]
-            watchdog.cancel()
-            await asyncio.sleep(0.005)
-            assert await lock.acquire()
-            assert not watchdog.done(), "too late: it waits no more"
-            await asyncio.sleep(0.35)
-            masters[2].resume()
-            await asyncio.sleep(1.2)
-            lock.check()
-            await lock.release()
-
-    try:
-        run(main())
-    finally:
-        masters[2].resume()
-
-
 def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
     run: Run, masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

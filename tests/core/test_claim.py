@@ -73,15 +73,6 @@ def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without
     assert confirmation.targets is None, "also to masters whose messages have not come yet"
 
 
-def test_the_lease_counts_from_the_oldest_grant_of_the_best_quorum() -> None:
-    world = World(5, [YES] * 5)
-    world.now += 0.5
-    handed(world, *(message(world, age_s) for age_s in (0.3, 0.1, 0.2, 0.05)))
-    grant = claimed(world)
-    assert grant is not None
-    assert world.now - 0.21 < grant.sent_at <= world.now - 0.2, "and not from 0.3: three are younger"
-
-
 def put(world: World, *messages: HandOff) -> None:
     """Instead of those that there are, from the last one on."""
     world.contender.findings.handed.update(zip((1, 0, 2), messages, strict=False))

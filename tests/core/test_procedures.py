@@ -192,18 +192,6 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
         assert len(world.sent(scripts.FENCE)) == 1
 
 
-def test_a_token_that_is_agreed_on_is_above_a_write_that_came_in_between_or_there_is_no_grant() -> None:
-    different = [YES, YES._replace(token=10), YES._replace(token=11)]
-    later = Vote(Code.FOREIGN, token=15)
-    world = World(3, different, [YES, later, later], [YES] * 3)
-    assert world.won(AT_ONCE).token == 16
-    assert [named(fence, "token") for fence in world.sent(scripts.FENCE)] == ["11", "16"]
-    for answers in ([later, DOWN, DOWN], [YES, ABSENT, ABSENT]):
-        world = World(3, different, answers, [held_by()] * 3)
-        assert world.acquire(world.now + 0.5) is None
-        assert len(world.sent(scripts.FENCE)) == 1
-
-
 THEIRS = Vote(Code.YES, "them:1", 1, 500)
 OTHERS = Vote(Code.YES, "others:2", 1, 400)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ from rlock.rules.quorum import Ballot
 from rlock.testing import MemoryMasters, lose, memory_client
 
 from ..lock.conftest import eventually
-from .test_hearing import Hearing
 
 
 @pytest.fixture
@@ -93,32 +90,6 @@ def test_two_locks_with_one_channel_of_redisson_both_hear_of_a_release() -> None
             lock.release()
             thread.join()
             assert woken[lock.name] - released < 0.5, "it looked again after about a second"
-
-
-def test_a_log_handler_may_use_the_client() -> None:
-    """A master that refuses SUBSCRIBE is told of while its reply is read."""
-    with memory_client(3) as client:
-        hearing = Hearing(client)
-        hearing.servers[0].endpoint = SimpleNamespace(label="m1")
-        free: list[bool] = []
-
-        class Handler(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                mutex = hearing.subscriptions._mutex
-                taken = threading.Thread(
-                    target=lambda: free.append(mutex.acquire(timeout=0.5) and not mutex.release())
-                )
-                taken.start()
-                taken.join()
-
-        handler, log = Handler(), logging.getLogger("rlock")
-        log.addHandler(handler)
-        try:
-            hearing.hear(0, b"-ERR unknown command 'SUBSCRIBE'\r\n")
-            hearing.subscriptions.after_data()
-        finally:
-            log.removeHandler(handler)
-    assert free == [True]
 
 
 def test_the_end_of_one_registration_of_an_observer_leaves_the_other() -> None:

@@ -151,18 +151,6 @@ def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> N
     assert len(world.sent(scripts.HEAL)) == 2
 
 
-def test_a_longer_max_ttl_that_a_master_tells_of_narrows_what_counts() -> None:
-    """Acquisitions of that fleet may take longer than ours."""
-    hold, world = a_hold(ttl=1.0), World(3)
-    ballot = Ballot(3, Settle.WON_OR_ALL)
-    for i, vote in enumerate((YES, HEALED)):
-        ballot.cast(i, vote)
-    world.context.guard.max_ttl = 1.0
-    assert judge(world.context, hold, LockVotes(ballot, 0)).event is LeaseEvent.RENEWED
-    world.context.guard.max_ttl = 10.0
-    assert judge(world.context, hold, LockVotes(ballot, 0)).event is LeaseEvent.FAILED
-
-
 @pytest.mark.rule("3.7")
 def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
     """Or the key would come back, and with it a lock that nobody holds."""

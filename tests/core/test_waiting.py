@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -86,18 +85,6 @@ def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     assert world.acquire(world.now + 4.0) is None
     assert world.now == pytest.approx(1004.0, abs=0.001)
     assert world.kinds()[-3:] == ["Wait", "Unsubscribe", "Send"], "and it leaves the queue"
-
-
-def test_a_waiter_looks_at_one_master_only_and_at_another_one_each_time() -> None:
-    still = [Vote(Code.YES, "them:1", 1, 9_000)] * 3
-    world = World(3, [held_by()] * 3, [held_by()] * 3, still)
-    world.acquire(world.now + 8.0)
-    looks = [list(look.targets or ()) for look in world.sent(scripts.WAIT) if isinstance(look, Call)]
-    assert len(looks) >= 4
-    assert all(len(targets) == 1 for targets in looks)
-    asked = [targets[0] for targets in looks]
-    assert set(asked) == {0, 1, 2}
-    assert all(a != b for a, b in itertools.pairwise(asked))
 
 
 def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:

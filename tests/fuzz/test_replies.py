@@ -36,7 +36,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
-from ..core.test_hearing import Hearing
+from ..core.test_messages_to_waiters import Hearing
 from ..core.test_renewal import a_hold
 from ..core.test_restart_guard import told
 from ..core.world import World

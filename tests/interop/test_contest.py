@@ -13,7 +13,7 @@ from bench.harness.sections import Section, overlaps, sections_of
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, raw
-from .workers import opened
+from .conftest import opened
 
 # The first test of a machine fetches Redisson.
 pytestmark = pytest.mark.timeout(600)

@@ -191,10 +191,3 @@ def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
         shared(masters1.urls).lock("job", fair=True)
     with pytest.raises(rlock.OptionsError, match="cannot be fair"):
         rlock.asyncio.Client(masters1.urls, interop="redisson").lock("job", fair=True)
-
-
-def test_the_lease_of_java_is_what_a_restart_is_waited_for() -> None:
-    url = ["redis://127.0.0.1:1"]
-    assert rlock.Client(url, interop="redisson")._options.max_ttl == 30.0
-    assert rlock.Client(url, interop="redisson", max_ttl=60.0)._options.max_ttl == 60.0
-    assert rlock.Client(url)._options.max_ttl == 10.0

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-import rlock
 from rlock import events
 from rlock.events import (
-    Acquired,
     Event,
     Lost,
     MasterAnswers,
     MasterFailed,
-    Released,
     RenewalStopped,
     Renewed,
 )
@@ -33,25 +29,6 @@ def told() -> Iterator[Ledger]:
     end = events.observe(seen)
     yield seen
     end()
-
-
-def test_an_eviction_is_told_as_a_loss_and_not_as_a_release(
-    make_client: MakeClient, masters: Fleet, told: Ledger, caplog: pytest.LogCaptureFixture
-) -> None:
-    urls = masters(3).urls
-    lock = make_client(urls, 1.0).lock("job")
-    lock.acquire()
-    make_client(urls).evict("job")
-    assert eventually(lambda: told.of(Lost))
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    (lost,) = told.of(Lost)
-    assert (lost.lock, lost.cause) == ("job", "disowned")
-    assert lost.owner == told.of(Acquired)[0].owner
-    assert not told.of(Released)
-    (record,) = [record for record in caplog.records if getattr(record, "event", "") == "lost"]
-    assert record.levelno == logging.ERROR
-    assert (record.lock, record.owner, record.cause) == ("job", lost.owner, "disowned")  # type: ignore[attr-defined]
 
 
 def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, told: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""What only goes wrong when two things happen at once."""
+"""What only goes wrong when two things happen at once; Ctrl-C before each line that reads a message."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import pytest
 
 import rlock
 from rlock._client.calls import Calls
+from rlock._client.subscriptions import Subscriptions
+from rlock.errors import RLockError
 from rlock.procedures import acquire as acquiring
-from rlock.procedures.contender import Grant
-from rlock.procedures.port import Request, WaitGenerator
-from rlock.rules import scripts
+from rlock.procedures.contender import Contender, Grant, LocalGrant
+from rlock.procedures.port import Request, WaitGenerator, Wake
+from rlock.rules import keys, scripts
+from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
-from ..servers import Fleet, raw
-from .conftest import MakeClient, in_thread, threads_only
+from ..interrupts import interrupted
+from ..servers import Fleet, left, raw
+from .conftest import MakeClient, eventually, in_thread, own_wire, threads_only
 
 
 @pytest.mark.rule("3.1")
@@ -166,3 +170,143 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
             for thread in threads:
                 thread.join(10)
     assert got == [True] * 9
+
+
+@own_wire
+@pytest.mark.kinds("blocking")
+@pytest.mark.real_masters
+def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
+    masters3: Fleet, make_client: MakeClient
+) -> None:
+    """The masters are older than the guard of the fleet, and younger than that of the long lease."""
+    for master in masters3:
+        server = raw(master.url)
+        since_us = (server.time()[0] - 60) * 10**6
+        server.set(keys.NOTE, f"{server.info('server')['run_id']} {since_us} 3000")
+    careless = make_client(masters3.urls, 86_400.0, max_ttl=86_400.0)
+    fleet = make_client(masters3.urls, 3.0, max_ttl=3.0)
+    held = fleet.lock("held")
+    held.acquire()
+    with pytest.raises(rlock.QuorumUnreachableError, match="it has no vote for"):
+        careless.lock("x").acquire(blocking=False)
+    assert fleet.lock("y").acquire(blocking=False)
+    end = time.monotonic() + held.remaining()
+    assert eventually(lambda: time.monotonic() + held.remaining() > end + 0.1), "it is not renewed"
+    careless.init()
+    assert careless.lock("x").acquire(blocking=False)
+    noted = [str(raw(master.url).get(keys.NOTE)).rpartition(" ")[2] for master in masters3]
+    assert noted.count("86400000") >= 2
+
+
+@own_wire
+@threads_only
+@pytest.mark.parametrize("kept", ["releaser", "heir"])
+def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
+    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """The masters gave it the lock; one of the two threads is kept from running until close() is over."""
+    client = make_client(masters3.urls, ttl=10.0)
+    where = Subscriptions
+    hand_over, wait_for = where.hand_over, where.wait
+    found: list[list[str]] = []
+
+    def close() -> None:
+        client.close()
+        found.extend(left(master.url) for master in masters3)
+
+    def tell_late(self: Any, contender: Contender, grant: LocalGrant) -> bool:
+        close()
+        return hand_over(self, contender, grant)
+
+    def go_on_late(self: Any, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        wake = yield from wait_for(self, contender, until)
+        if wake is Wake.GRANTED:
+            close()
+        return wake
+
+    if kept == "releaser":
+        monkeypatch.setattr(where, "hand_over", tell_late)
+    else:
+        monkeypatch.setattr(where, "wait", go_on_late)
+    ends: list[object] = []
+
+    def wait() -> None:
+        try:
+            ends.append(client.lock("x").acquire())
+        except RLockError as error:
+            ends.append(str(error))
+
+    next_waiter = threading.Thread(target=wait)
+    with client.lock("x"):
+        next_waiter.start()
+        assert eventually(lambda: client.status("x").queue_length == 1)
+        time.sleep(0.1)
+    next_waiter.join(20)
+    assert found == [[], [], []]
+    assert ends == ["the client was closed"] or ends == ["the client is closed"]
+
+
+#: The files through which a message goes.
+READING = ("subscriptions.py", "notifications.py", "_sync/connections.py", "_sync/connection.py")
+NEVER = 1_000_000_000
+
+
+def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_asleep(masters1: Fleet) -> None:
+    """One thread reads for all that wait; the message is for another one of them."""
+    holder, client = rlock.Client(masters1.urls, ttl=10.0), rlock.Client(masters1.urls, ttl=10.0)
+    subscriptions: Any = client._engine().notifications
+    late: dict[str, float] = {}
+
+    def asleep(name: str) -> bool:
+        found = subscriptions._by_name.values()
+        return any(inbox.asleep for one in found for inbox in one.inboxes if inbox.name == name)
+
+    def attempt(at: int) -> str:
+        """An interrupt in front of the n-th line from when the first message has come."""
+        told, got = threading.Event(), threading.Event()
+        released_at = got_at = 0.0
+        poll = subscriptions._connections.poll
+
+        def polled(timeout: float) -> Any:
+            events = poll(timeout)
+            if events and told.is_set() and threading.current_thread() is reader and tracer.left > at:
+                tracer.left = NEVER if got.is_set() else at
+            return events
+
+        def wait() -> None:
+            nonlocal got_at
+            with client.lock("b"):
+                got_at = time.monotonic()
+                got.set()
+                tracer.left = NEVER
+
+        def release() -> None:
+            nonlocal released_at
+            with holder.lock("b"):
+                ready.set()
+                assert eventually(lambda: subscriptions._connections._leader and asleep("a"))
+                waiter.start()
+                assert eventually(lambda: asleep("b"))
+                told.set()
+                released_at = time.monotonic()
+
+        ready, reader = threading.Event(), threading.current_thread()
+        waiter, releaser = threading.Thread(target=wait), threading.Thread(target=release)
+        releaser.start()
+        ready.wait(10)
+        subscriptions._connections.poll = polled
+        with interrupted(NEVER, *READING) as tracer:
+            client.lock("a").acquire(timeout=2.0)
+        subscriptions._connections.poll = poll
+        releaser.join(10)
+        waiter.join(10)
+        if got_at - released_at > 0.7:
+            late[tracer.where] = got_at - released_at
+        return tracer.where
+
+    with holder, client, holder.lock("a"):
+        at = 1
+        while attempt(at):
+            at += 1
+    assert at > 20
+    assert late == {}, "looked again only after the poll cap of about 1.2 s"

@@ -182,19 +182,3 @@ def test_a_new_thread_never_owns_a_dead_threads_lock(masters3: Fleet, make_clien
         assert in_thread(lambda: (lock.is_owned(), lock.hold_count)) == (False, 0)
         with pytest.raises(rlock.NotHeldError):
             in_thread(lock.release)
-
-
-def test_on_lost_is_called_for_a_loss_that_the_owner_sees_first(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    """The release of a lost hold takes it out of the table, from under the watchdog's eyes."""
-    client = make_client(masters3.urls, ttl=0.6)
-    for i in range(2):
-        told: list[rlock.LeaseLostError] = []
-        lock = client.lock(f"x{i}", on_lost=told.append, renew=False)
-        lock.acquire()
-        assert lock.lost.wait(5.0)
-        with pytest.raises(rlock.LeaseLostError):
-            lock.release()
-        assert eventually(lambda told=told: told, within=3.0)  # type: ignore[misc]
-        assert len(told) == 1

@@ -15,7 +15,6 @@ import redis.asyncio
 
 import rlock
 import rlock.asyncio
-from rlock._client.handshake import connect_error
 
 from ..cli.shell import inside
 from ..fixtures import FreshMasters
@@ -120,16 +119,6 @@ def test_no_message_shows_a_password_that_a_server_repeats(
         told.append(f"rlock {words}: {run.out} {run.err}")
     rude = (PART, "\x1b[2J", "x" * 200)
     assert [each for each in told if any(part in each for part in rude)] == []
-
-
-@pytest.mark.parametrize("closed", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "broken pipe")])
-def test_a_server_that_ends_the_connection_at_once_has_one_text_with_what_to_do(closed: OSError) -> None:
-    """As protected mode does: two texts by turns would be a new line of the log at each try."""
-    error = redis.ConnectionError("Error 32 while writing to socket")
-    error.__context__ = closed
-    told = str(connect_error(error))
-    assert "protected mode" in told
-    assert "rlock doctor" in told
 
 
 @pytest.mark.rule("3.9")

@@ -20,8 +20,6 @@ import rlock
 import rlock.asyncio
 from rlock.rules import scripts
 
-from ..servers import Fleet
-
 ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
 #: The text of each module.
@@ -203,14 +201,6 @@ def frames_of_a_write(urls: list[str]) -> list[str]:
         lock.release()
     assert found, "nothing was written"
     return max(found, key=len)
-
-
-def test_from_acquire_to_the_socket_there_are_at_most_nine_frames_in_six_files(masters3: Fleet) -> None:
-    """Suspended generators on the way are on the stack as well, so they count."""
-    frames = frames_of_a_write(masters3.urls)
-    assert frames[-1] == "lock.py:acquire"
-    assert len(frames) <= 9, frames
-    assert len({frame.partition(":")[0] for frame in frames}) <= 6, frames
 
 
 def test_the_core_does_not_grow() -> None:

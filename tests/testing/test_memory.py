@@ -57,22 +57,6 @@ def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
         MemoryMasters(0)
 
 
-def test_masters_that_are_down_give_no_vote_and_come_back(fleet: MemoryMasters, client: rlock.Client) -> None:
-    lock = client.lock("x")
-    with lock:
-        pass
-    for master in fleet:
-        master.down()
-    with pytest.raises(rlock.QuorumUnreachableError) as caught:
-        lock.acquire(timeout=0.2)
-    assert set(caught.value.faults) == set(client.masters)
-    assert all("down" in fault or "reset" in fault for fault in caught.value.faults.values())
-    for master in fleet:
-        master.up()
-    assert lock.acquire(timeout=5)
-    lock.release()
-
-
 @pytest.mark.usefixtures("any_bell")
 def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
     def use(client: rlock.Client) -> rlock.Client:

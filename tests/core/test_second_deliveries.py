@@ -8,7 +8,7 @@ from typing import TypeVar
 import hiredis
 import pytest
 
-from rlock.model import Code, FaultKind, Verdict
+from rlock.model import Verdict
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.keys import OWN
@@ -107,39 +107,6 @@ def test_a_running_round_is_sent_to_a_master_that_connects_meanwhile(monkeypatch
     assert ballot.maybe_granted() == [0, 1, 2]
 
 
-def test_an_answer_of_another_life_drops_the_connection() -> None:
-    """A proxy may keep a connection over a restart; the handshake of a new one tells the life."""
-    calls = connected(1)
-    server, before = calls.servers[0], calls.connection(0)
-    server.run_id = "another"
-    server.shake_hands("volatile")
-    ballot = calls.acquire()
-    (vote,) = ballot.votes.values()
-    assert vote.fault is not None
-    assert vote.fault.kind is FaultKind.GUARDED
-    assert before.ended
-    assert calls.connection(0) is not before
-    assert calls.connection(0).memory_report.run_id == "another"
-    assert server.ran == ["acquire", "acquire"], (
-        "sent again on the new connection, which began with a handshake"
-    )
-
-
-def test_no_answer_of_a_dropped_connection_is_judged_or_counted() -> None:
-    """Two answers have arrived together, and the first of them tells of another life."""
-    calls = connected(1)
-    server, before = calls.servers[0], calls.connection(0)
-    server.run_id = "another"
-    server.shake_hands("volatile")
-    calls.away(0)
-    calls.send(commands.status("job"))
-    server.note = note("r0", 3_600.0)
-    ballot = calls.acquire()
-    assert before.ended
-    assert ballot.granted == 0
-    assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL), "the last note was not believed"
-
-
 def test_an_answer_that_belongs_to_another_command_is_no_vote() -> None:
     """A reply too many on the wire, as after an interrupt in the middle of a command."""
     calls = connected(1)
@@ -220,19 +187,6 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
     assert all(vote.guarded for vote in ballot.votes.values())
-
-
-def test_a_round_that_learns_of_a_longer_lease_by_its_second_delivery_judges_its_votes_again() -> None:
-    """Master 0 counts at first. 1 tells of a lease of a minute only behind its handshake; 2 is down."""
-    calls = connected(age_s=FULL + 1)
-    calls.cut(2)
-    calls.away(2)
-    calls.servers[1].note = "r1 0 60000"
-    ballot = calls.acquire()
-    assert calls.trips == 2
-    assert ballot.votes[1].code == Code.YES
-    assert ballot.votes[0].code == Code.FAULT, "its memory is younger than a minute"
-    assert ballot.judge(calls.now, 9.0) is not Verdict.WON
 
 
 def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_votes_again(
