@@ -91,6 +91,8 @@ class Setup:
     older: float = 0.0
     #: The part of the ways from a client to a master that are shut at first.
     cut_off: float = 0.0
+    #: The part of the masters whose last fencing token is ahead of their clocks.
+    ahead: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,14 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             joined=True,
             habit="always",
             far=dice.choice((0.0, 0.15, 0.3)),
+            ahead=dice.choice((0.0, 0.0, 0.3, 0.6)),
         )
     if mode == "races":
         jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
-        clients = dice.choice((2, 2, 3))
-        return Setup(masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always")
+        clients, ahead = dice.choice((2, 2, 3)), dice.choice((0.0, 0.0, 0.0, 0.3))
+        return Setup(
+            masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always", ahead=ahead
+        )
     if mode == "stops":
         clients, jitter, masters = (
             dice.choice((2, 3, 4)),
@@ -146,7 +151,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode == "leases":
-        fleet = dice.choice(("short", "short", "hasty", "two", "long"))
+        fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
         return Setup(
             dice.choice((3, 3, 3, 5)),
             dice.choice((2, 2, 3)),
@@ -156,7 +161,8 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             "unused" if fleet == "two" else "vouched",
             joined=True,
-            habit=dice.choice(("always", "trying")),
+            habit=dice.choice(("always", "trying", "keeping", "keeping")),
+            cut_off=dice.choice((0.0, 0.3, 0.5)),
         )
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -218,6 +224,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
+        if setup.habit == "keeping":
+            chosen = ["partition", "restart after a grant", *of[: dice.choice((0, 1, 1, 2))]]
     return {what: kinds[what] for what in chosen}
 
 
