@@ -124,7 +124,8 @@ class Nemesis:
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
         if host is not None and self.play.setup.mode in ("guard", "leases"):
-            if host.left(self.lock) and self.dice.random() < 0.4:
+            chance = 0.7 if self.busy else 0.4
+            if host.left(self.lock) and self.dice.random() < chance:
                 self.behind_lease(host, self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
                 return
             behind += MORE_EVENTS["guard"] * 2
@@ -258,12 +259,15 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
     nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
+        what = nemesis.dice.choice(("rival", "threat"))
 
         def die(_: Client | None, there: Host | None) -> None:
             if there is not None:
                 nemesis.later(0.0, there.restart)  # behind its reply
+            if nemesis.dice.random() < 0.7:
+                nemesis.play.behind(what, 1, die)
 
-        nemesis.play.behind(nemesis.dice.choice(("rival", "threat")), 1, die)
+        nemesis.play.behind(what, 1, die)
         return
     host = nemesis.host()
     host.tripwire = True

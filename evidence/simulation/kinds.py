@@ -116,6 +116,7 @@ FITTING = {
     "hold commands": ("queued", "queued", "release", "renew"),
     "evict": ("claim", "claim", "enter"),
     "newcomer": ("suspect",),
+    "restart after a grant": ("enter", "suspect"),
     "stop client": ("threat", "threat", "release", "renew"),
 }
 FAILOVERS = {

@@ -45,6 +45,8 @@ MORE_EVENTS = {
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
+#: Events of which a schedule has a few at the most.
+RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
@@ -162,7 +164,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             "unused" if fleet == "two" else "vouched",
             joined=True,
             habit=dice.choice(("always", "trying", "keeping", "keeping")),
-            cut_off=dice.choice((0.0, 0.3, 0.5)),
+            cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
         )
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -225,7 +227,7 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
         if setup.habit == "keeping":
-            chosen = ["partition", "restart after a grant", *of[: dice.choice((0, 1, 1, 2))]]
+            chosen = ["partition", "restart after a grant", "newcomer", *of[: dice.choice((0, 1, 1))]]
     return {what: kinds[what] for what in chosen}
 
 
@@ -251,7 +253,8 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
-    return Step(round(delay, 4), what, seed, dice.choice(behind), nth)
+    event = dice.choice(behind)
+    return Step(round(delay, 4), what, seed, event, nth if event not in RARE else 1 + nth % 4)
 
 
 def _beside(dice: Random, step: Step, other: Step) -> Step:
