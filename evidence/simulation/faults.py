@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,12 @@ class Nemesis:
     def later(self, delay: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
+    def behind_lease(self, host: Host, delay: float, action: Callable[[], object]) -> None:
+        """Do it when the lease on a master has ended, however often it is prolonged."""
+        left_s = host.master.pttl(self.lock) / 1000
+        again = partial(self.behind_lease, host, delay, action)
+        self.later(max(left_s, 0.0) + delay, action if left_s <= 0 else again)
+
     def until(
         self,
         action: Callable[[], object],
@@ -117,15 +124,19 @@ class Nemesis:
         done: list[bool] = []
         behind = events(self.play.setup.mode) if self.busy else EVENTS
         if host is not None and self.play.setup.mode in ("guard", "leases"):
-            left_s = host.master.pttl(self.lock) / 1000
-            if left_s > 0 and self.dice.random() < 0.4:
-                self.later(left_s + self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
+            chance = 0.7 if self.busy else 0.4
+            if host.left(self.lock) and self.dice.random() < chance:
+                self.behind_lease(host, self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
                 return
             behind += MORE_EVENTS["guard"] * 2
-        if client is not None and client.holds and self.play.setup.mode == "leases":
-            ends_in = max(valid_for(client, hold) for hold in client.holds)
+        if client is not None and self.play.setup.mode == "leases":
+            ends_in = max([valid_for(client, hold) for hold in client.holds], default=0.0)
             if ends_in > 0 and self.dice.random() < 0.6:
                 self.later(ends_in + self.dice.choice((0.001, 0.01, 0.05, 0.2)), action)
+                return
+            taken = [each for each in self.world.hosts if each.left(self.lock)]
+            if not client.holds and taken and self.dice.random() < 0.6:
+                self.behind_lease(self.dice.choice(taken), self.dice.choice((0.01, 0.05)), action)
                 return
 
         def once() -> None:
@@ -159,6 +170,13 @@ def lose_answers(nemesis: Nemesis) -> None:
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
                 server.connection.fuse = script
+
+
+def lose_commands(nemesis: Nemesis) -> None:
+    """Connections to a master end in front of one kind of command: it is not done there."""
+    host = nemesis.host()
+    host.drops = nemesis.dice.choice(("acquire", "release", "confirm", "fence", "fence", "wait"))
+    nemesis.until(lambda: vars(host).update(drops=""), host=host)
 
 
 def half_open(nemesis: Nemesis) -> None:
@@ -241,12 +259,15 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
     nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
+        what = nemesis.dice.choice(("rival", "threat"))
 
         def die(_: Client | None, there: Host | None) -> None:
             if there is not None:
-                there.restart()
+                nemesis.later(0.0, there.restart)  # behind its reply
+            if nemesis.dice.random() < 0.7:
+                nemesis.play.behind(what, 1, die)
 
-        nemesis.play.behind("rival", 1, die)
+        nemesis.play.behind(what, 1, die)
         return
     host = nemesis.host()
     host.tripwire = True
@@ -362,6 +383,7 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "cut": cut,
     "cut messages": cut_messages,
     "lose answers": lose_answers,
+    "lose commands": lose_commands,
     "half open": half_open,
     "silence": silence,
     "hold up": hold_up,

@@ -74,6 +74,8 @@ class Host(Process):
         self.tripwire = False
         #: The next scripts get these replies and do not run: the server is no Redis for a while.
         self.nonsense: deque[Any] = deque()
+        #: Connections end when this script comes, before it runs.
+        self.drops = ""
         #: It has `appendfsync always`: what it has answered outlives a restart.
         self.durable = False
         #: Owners whose locks came back from a snapshot.
@@ -260,6 +262,9 @@ class Host(Process):
         if self.nonsense:
             self.nonsense.rotate()
             session.connection.answer(self.nonsense[0])
+            return
+        if command.script.name == self.drops:
+            session.connection.cut()
             return
         recorder = world.recorder
         run = None if recorder is None else recorder.runs(self, client, call, command)

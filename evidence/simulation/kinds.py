@@ -61,6 +61,7 @@ KINDS: dict[str, dict[str, int]] = {
         "hold up": 3,
         "let go": 3,
         "lose answers": 3,
+        "lose commands": 3,
         "cut": 2,
         "flush scripts": 1,
         "keep from running": 4,
@@ -72,6 +73,7 @@ KINDS: dict[str, dict[str, int]] = {
         "keep from running": 3,
         "let go": 4,
         "lose answers": 4,
+        "lose commands": 4,
         "cut": 4,
         "cut messages": 3,
         "restart": 3,
@@ -91,6 +93,7 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 2,
         "evict": 5,
         "look": 1,
+        "newcomer": 8,
     },
 }
 MODES = {
@@ -112,6 +115,9 @@ FITTING = {
     "keep from running": ("absent", "absent", "renew"),
     "hold commands": ("queued", "queued", "release", "renew"),
     "evict": ("claim", "claim", "enter"),
+    "newcomer": ("suspect",),
+    "restart after a grant": ("enter", "suspect"),
+    "stop client": ("threat", "threat", "release", "renew"),
 }
 FAILOVERS = {
     "promote": 3,

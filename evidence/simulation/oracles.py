@@ -92,7 +92,7 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "absent", "kept", "found", "unheard"):
+        if what not in ("queued", "renew", "absent", "suspect", "kept", "found", "unheard"):
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -236,7 +236,7 @@ class Oracles:
 
     def _is_held_up(self) -> bool:
         """Whether somebody cannot run now, or cannot send or hear all."""
-        if any(host.stopped or not host.up for host in self.world.hosts):
+        if any(host.stopped or host.drops or not host.up for host in self.world.hosts):
             return True
         for client in self.world.clients:
             ways = [way for pair in (*client.ways, *client.message_ways) for way in pair]

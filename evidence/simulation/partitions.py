@@ -9,38 +9,42 @@ from .events import Way
 
 if TYPE_CHECKING:
     from .faults import Nemesis
+    from .hosts import Host
 
 
 def partition(nemesis: Nemesis) -> None:
-    """Each client reaches some masters only. Which ones these are changes with what happens to the lock."""
+    """Each client reaches all masters, a quorum, or one fewer. Which ones changes with what happens."""
     play, dice, shut = nemesis.play, nemesis.dice, set[Way]()
-    share, both = dice.choice((0.2, 0.3, 0.5)), dice.random() < 0.2
+    both, quorum = dice.random() < 0.2, len(nemesis.world.hosts) // 2 + 1
 
     def open_it(way: Way) -> None:
         if way in shut:
             shut.remove(way)
             way.open()
 
-    def change() -> None:
+    def change(there: Host | None = None) -> None:
+        """``there``: only on the ways to this master, which most of them reach again."""
+        hosts = nemesis.world.hosts
         for client in nemesis.world.clients:
-            for host, ways in zip(nemesis.world.hosts, client.ways, strict=True):
+            reached = dice.sample(hosts, dice.choice((quorum - 1, quorum, len(hosts))))
+            if there is not None:
+                reached = [there] if dice.random() < 0.7 else []
+            for host, ways in zip(hosts, client.ways, strict=True):
                 for way in ways if both else ways[:1]:
-                    if dice.random() > share:
-                        continue
-                    if way in shut:
+                    if host in reached:
                         open_it(way)
-                        continue
-                    shut.add(way)
-                    way.shut()
-                    left_s = host.master.pttl(nemesis.lock) / 1000
-                    if left_s > 0 and dice.random() < 0.5:  # until the lease there has ended
-                        nemesis.later(left_s + dice.choice((0.001, 0.01)), partial(open_it, way))
+                    elif there in (None, host) and way not in shut:
+                        shut.add(way)
+                        way.shut()
+                        if host.left(nemesis.lock) and dice.random() < 0.7:
+                            nemesis.behind_lease(host, dice.choice((0.001, 0.01)), partial(open_it, way))
 
-    def again(what: str) -> None:
+    def again(what: str, there: Host | None) -> None:
         if not play.over:
-            nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), change)
-            play.behind(what, 1, lambda *_: again(what))
+            there = there if dice.random() < 0.7 else None
+            nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), partial(change, there))
+            play.behind(what, 1, lambda _, there: again(what, there))
 
     change()
     for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, lambda *_, what=what: again(what))
+        play.behind(what, 1, lambda _, there, what=what: again(what, there))

@@ -21,10 +21,11 @@ from random import Random
 from typing import Any
 
 from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.model import LeaseState
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE
+from rlock.rules.keys import NOTE, fence
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
@@ -109,6 +110,8 @@ class Play:
             if record:
                 host.set_the_clock_right()
             self._past(host)
+            if setup.ahead:
+                self._tokens(host)
         if record:
             self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         self.oracles = Oracles(self)
@@ -135,6 +138,15 @@ class Play:
             host.master.write(NOTE, f"{host.term} {since_us} {longest}")
             host.clock_was_set = bool(ahead_us)
 
+    def _tokens(self, host: Host) -> None:
+        """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
+        if self.dice.random() < self.setup.ahead:
+            token = host.time_us() + round(self.dice.choice((0.3, 30.0)) * 1e6)
+            for name in self.locks:
+                host.master.write(fence(name), f"{token} somebody:else", "3600000")
+        elif self.dice.random() < 0.5:
+            host.drops = "fence"
+
     # -- events and steps --------------------------------------------------------------------------
 
     def behind(self, what: str, nth: int, action: Then, *, first: bool = False) -> None:
@@ -149,6 +161,9 @@ class Play:
         self.oracles.see(what, client, host, owner)
         if what == "grant" and self.setup.mode == "leases" and self.world.referee.held(self.locks[0]):
             self._happens("rival", client, host, owner)
+            holds = [hold for each in self.world.clients for hold in each.holds]
+            if any(hold.lease.state is LeaseState.SUSPECT for hold in holds):
+                self._happens("threat", client, host, owner)
 
     def _later(self, delay: float, act: Then, client: Client | None, host: Host | None) -> None:
         self.world.events.at(self.world.events.now + delay, partial(act, client, host))
@@ -245,14 +260,14 @@ class Play:
         if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
             yield from client.curious(dice.choice(self.locks))
             return
-        renew = dice.random() < {"waiting": 1.0, "always": 0.95, "trying": 0.95, "fixed": 0.0}.get(habit, 0.7)
+        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0, "any": 0.7}.get(habit, 0.95)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random()
         if habit == "waiting":
             pass
-        elif habit == "trying" and chance < 0.5:
+        elif habit in ("trying", "keeping") and chance < 0.5:
             until = AT_ONCE
-        elif habit in ("always", "trying"):
+        elif habit in ("always", "trying", "keeping"):
             if chance < (0.3 if self.setup.mode == "races" else 0.1):
                 until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
@@ -265,6 +280,7 @@ class Play:
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
         spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        spans = spans[2:] if habit == "keeping" else spans
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:
@@ -373,6 +389,7 @@ class Play:
         for host in self.world.servers:
             host.tripwire = False
             host.nonsense.clear()
+            host.drops = ""
             if host.stopped:
                 host.go_on()
         for group in self.world.groups.values():

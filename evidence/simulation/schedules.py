@@ -45,6 +45,8 @@ MORE_EVENTS = {
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
+#: Events of which a schedule has a few at the most.
+RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence"}
 #: Modes in which the lock goes from hand to hand all the time.
@@ -91,6 +93,8 @@ class Setup:
     older: float = 0.0
     #: The part of the ways from a client to a master that are shut at first.
     cut_off: float = 0.0
+    #: The part of the masters whose last fencing token is ahead of their clocks.
+    ahead: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,11 +137,14 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             joined=True,
             habit="always",
             far=dice.choice((0.0, 0.15, 0.3)),
+            ahead=dice.choice((0.0, 0.0, 0.3, 0.6)),
         )
     if mode == "races":
         jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
-        clients = dice.choice((2, 2, 3))
-        return Setup(masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always")
+        clients, ahead = dice.choice((2, 2, 3)), dice.choice((0.0, 0.0, 0.0, 0.3))
+        return Setup(
+            masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always", ahead=ahead
+        )
     if mode == "stops":
         clients, jitter, masters = (
             dice.choice((2, 3, 4)),
@@ -146,7 +153,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode == "leases":
-        fleet = dice.choice(("short", "short", "hasty", "two", "long"))
+        fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
         return Setup(
             dice.choice((3, 3, 3, 5)),
             dice.choice((2, 2, 3)),
@@ -156,7 +163,8 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             "unused" if fleet == "two" else "vouched",
             joined=True,
-            habit=dice.choice(("always", "trying")),
+            habit=dice.choice(("always", "trying", "keeping", "keeping")),
+            cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
         )
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -218,6 +226,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
+        if setup.habit == "keeping":
+            chosen = ["partition", "restart after a grant", "newcomer", *of[: dice.choice((0, 1, 1))]]
     return {what: kinds[what] for what in chosen}
 
 
@@ -243,7 +253,8 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)
-    return Step(round(delay, 4), what, seed, dice.choice(behind), nth)
+    event = dice.choice(behind)
+    return Step(round(delay, 4), what, seed, event, nth if event not in RARE else 1 + nth % 4)
 
 
 def _beside(dice: Random, step: Step, other: Step) -> Step:

@@ -148,6 +148,23 @@ def token_of_an_old_message(stage: Stage) -> Referee:
     return stage.play(2.5)
 
 
+def token_of_one_without_the_lock(stage: Stage) -> Referee:
+    """The token of master 1 is 30 s ahead. The holder has 0 and 1, and its token is lost on the way to 0.
+
+    The other one has got a lower token from 2 before that, and gets 0 when it is released there.
+    """
+    fence = keys.fence(NAME)
+    stage.world.hosts[1].master.write(fence, f"{EPOCH_US + 30_000_000} somebody:else", "3600000")
+    stage.holds_up(stage.other, 0, 0.0, 0.25)
+    stage.holds_up(stage.other, 1, 0.0, 9.0)
+    stage.takes(stage.other, 0.1105, hold_s=0.1)
+    stage.takes(stage.holder, 0.11, hold_s=9.0)
+    stage.cuts(stage.holder, 0, 0.1121)
+    stage.holds_up(stage.holder, 2, 0.0, 0.112)
+    stage.releases(stage.holder, 0.15)
+    return stage.play(1.0)
+
+
 #: By the rule that is left out: what is played, and how many get the lock, one after another, with the rule.
 SCENARIOS: dict[str, tuple[Callable[[Stage], Referee], int]] = {
     "naive healing": (heal_with_a_lost_vote, 2),
@@ -155,6 +172,7 @@ SCENARIOS: dict[str, tuple[Callable[[Stage], Referee], int]] = {
     "votes judged once": (longer_lease_that_one_master_tells_of, 1),
     "lapsed lease is proven": (lapsed_lease, 3),
     "token of an old message": (token_of_an_old_message, 3),
+    "token of one without the lock": (token_of_one_without_the_lock, 1),
 }
 
 

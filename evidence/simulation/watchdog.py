@@ -10,6 +10,7 @@ from rlock._client.watchdog import OnLost
 from rlock.errors import LeaseLostError
 from rlock.procedures.renew import RenewalOutcome
 from rlock.rules.holds import Hold
+from rlock.rules.lease import LeaseEvent
 
 from .driver import Thread
 
@@ -36,6 +37,9 @@ class Watchdog(watchdog.Watchdog):
         lost = super()._apply(outcomes)
         if self._client.world.recorder is not None:
             self._client.world.recorder.renewed(outcomes)
+        for hold, event, _ in outcomes:
+            if event is LeaseEvent.FAILED:
+                self._client.world.happens("suspect", self._client, None, hold.owner)
         return lost
 
     def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:

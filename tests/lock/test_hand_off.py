@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import threading
 import time
@@ -13,16 +12,15 @@ import pytest
 
 import rlock
 import rlock._client.subscriptions
-from rlock.errors import RLockError
-from rlock.procedures.contender import Contender, LocalGrant
+from rlock.procedures.contender import Contender
 from rlock.procedures.port import WaitGenerator, Wake, new_owner
 from rlock.rules import keys, scripts
 from rlock.rules.timing import CLAIM_S
 
 from ..faults.conftest import proxies as proxies  # a fixture
 from ..faults.proxy import Proxy
-from ..servers import Fleet, left, raw
-from .conftest import MakeClient, StartChild, eventually, in_background, own_wire, threads_only
+from ..servers import Fleet, raw
+from .conftest import MakeClient, StartChild, eventually, in_background, own_wire
 from .test_fencing import DEAD, stamp
 
 Proxies = Callable[..., list[Proxy]]

@@ -18,7 +18,6 @@ from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Contender, Grant, LocalGrant
 from rlock.procedures.port import Request, WaitGenerator, Wake
 from rlock.rules import keys, scripts
-from rlock.rules.command_templates import Command
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
