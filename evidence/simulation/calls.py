@@ -54,7 +54,7 @@ class Calls(calls.Calls[Connection]):
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
-        yield from self._client.kept_waiting()  # between a decision and what is sent because of it
+        yield from self._client.kept_waiting("decided")  # before what it decided on is sent
         return (yield from self._client.kept_behind(super().call_many(requests)))
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:

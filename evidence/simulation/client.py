@@ -74,6 +74,8 @@ class Client(Process, Engine):
         self.running: list[Thread] = []
         #: How often a thread is kept from running between two steps, and how long in the mean.
         self.kept = (0.0, 0.0)
+        #: Only those of its threads that have this in their names; and until when some thread has been kept.
+        self.kept_only, self.kept_until = "", 0.0
         self.calls = Calls(self, self._timeout)
         self.subscriptions = Subscriptions(self, self._timeout)
         self._compose(self.calls, lambda _: self.subscriptions, lambda *_: Watchdog(self))
@@ -92,12 +94,14 @@ class Client(Process, Engine):
         """How long so many seconds of this client's clock are in the world."""
         return seconds / self._rate
 
-    def kept_waiting(self) -> WaitGenerator[None]:
-        """The thread that runs may be kept from it for a while."""
+    def kept_waiting(self, where: str = "kept") -> WaitGenerator[None]:
+        """The thread that runs may be kept from it for a while; ``where``: the event."""
         chance, mean = self.kept
-        if chance and self.random.random() < chance:
-            self.world.happens("kept", self, None, "")
-            yield Wait(self.random.expovariate(1 / mean))
+        if chance and self.kept_only in self.current.label and self.random.random() < chance:
+            seconds = self.random.expovariate(1 / mean)
+            self.kept_until = max(self.kept_until, self.events.now + self.lasts(seconds))
+            self.world.happens(where, self, None, "")
+            yield Wait(seconds)
 
     def kept_behind(self, program: WaitGenerator[T]) -> WaitGenerator[T]:
         """The same, behind a program, whatever ends that."""

@@ -247,7 +247,8 @@ def stop_master(nemesis: Nemesis) -> None:
 def restart(nemesis: Nemesis) -> None:
     dice, hosts = nemesis.dice, [nemesis.host()]
     nemesis.play.died_at = nemesis.world.events.now
-    down_s = dice.choice((0.0, dice.uniform(0.0, 1.8 if nemesis.busy else 0.4)))
+    longest = {"races": 2.8, "leases": 1.8}.get(nemesis.play.setup.mode, 0.4)
+    down_s = dice.choice((0.0, dice.uniform(0.0, longest)))
     if nemesis.busy and dice.random() < 0.4:
         hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
     for host in hosts:
@@ -340,16 +341,17 @@ def die_asking(nemesis: Nemesis) -> None:
 
 
 def keep_from_running(nemesis: Nemesis) -> None:
-    client = nemesis.client()
+    client, mode = nemesis.client(), nemesis.play.setup.mode
     if client is not None:
         client.kept = (nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4)))
-        if nemesis.play.setup.mode == "leases":
+        if mode == "leases":
             client.kept = (0.8, client.kept[1])
 
         def mend() -> None:
             client.kept = (0.0, 0.0)
 
         nemesis.later(nemesis.duration(), mend)
+        client.kept_only = nemesis.dice.choice(("", "watchdog", "/t")) if mode == "leases" else ""
 
 
 def interrupt(nemesis: Nemesis) -> None:

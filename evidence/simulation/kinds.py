@@ -54,6 +54,7 @@ KINDS: dict[str, dict[str, int]] = {
         "look": 2,
         "newcomer": 3,
         "init": 1,
+        "careless": 12,
     },
     "hand-off": {
         "hold commands": 8,
@@ -76,7 +77,7 @@ KINDS: dict[str, dict[str, int]] = {
         "lose commands": 4,
         "cut": 4,
         "cut messages": 3,
-        "restart": 3,
+        "restart": 6,
         "silence": 2,
         "newcomer": 1,
     },
@@ -109,15 +110,18 @@ MODES = {
     "guard": 24,
     "leases": 24,
 }
-#: In the mode "leases": the events behind which a step does most harm.
-FITTING = {
-    "let go": ("kept",),
-    "keep from running": ("absent", "absent", "renew"),
-    "hold commands": ("queued", "queued", "release", "renew"),
-    "evict": ("claim", "claim", "enter"),
-    "newcomer": ("suspect",),
-    "restart after a grant": ("enter", "suspect"),
-    "stop client": ("threat", "threat", "release", "renew"),
+#: By mode: the events behind which a step does most harm.
+FITTING: dict[str, dict[str, tuple[str, ...]]] = {
+    "guard": {"careless": ("enter", "leave", "loss")},
+    "leases": {
+        "let go": ("kept", "decided", "decided"),
+        "keep from running": ("absent", "absent", "renew"),
+        "hold commands": ("queued", "queued", "release", "renew"),
+        "evict": ("claim", "claim", "enter"),
+        "newcomer": ("suspect",),
+        "restart after a grant": ("enter", "suspect"),
+        "stop client": ("threat", "threat", "release", "renew"),
+    },
 }
 FAILOVERS = {
     "promote": 3,

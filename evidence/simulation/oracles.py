@@ -79,8 +79,12 @@ class Oracles:
                 self.long_lease |= len(self._long[owner]) >= self.quorum
             elif self.mode in ("slow", "deaths", "cuts", "races", "leases"):
                 self._watch_vote(client, host, owner)
+            if host.index in self._evicted.get(owner, ()):
+                self._judge_evicted(owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
+        elif what == "claim" and client is not None:
+            self._judge_claim(client, owner)
         elif what in ("found", "unheard") and client is not None and host is not None:
             self._watch_silence(what, client, host)
         elif what == "enter":
@@ -92,7 +96,7 @@ class Oracles:
                     dead = self.world.clients[int(token[1:4])]
                     if dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "absent", "suspect", "kept", "found", "unheard"):
+        if what not in ("queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard"):
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -133,7 +137,10 @@ class Oracles:
         if self.mode == "leases" and owner not in host.told_to_release:
             return  # a hold that is lost is given back nowhere
         connection = client.calls.connections.servers[host.index].connection
-        if again:  # its undo may be on its way
+        if client.kept_until > self.world.events.now - 0.05:  # it goes on with it then
+            look = partial(self._look_at_vote, client, host, name, owner, since, again)
+            self.world.events.at(client.kept_until + 0.1, look)
+        elif again:  # its undo may be on its way
             look = partial(self._look_at_vote, client, host, name, owner, since, 0.0)
             self.world.events.at(self.world.events.now + again, look)
         elif connection is not None and not connection.ended and not connection.pending:
@@ -150,6 +157,27 @@ class Oracles:
             for part in (0.2, 0.4, 0.6, 0.8, 1.0):
                 look = partial(self._look_at_evicted, owner, now)
                 self.world.events.at(now + part * self.longest + 0.2, look)
+
+    def _judge_evicted(self, owner: str) -> None:
+        """What is on its way when a hold is evicted gives it a minority at the most."""
+        again = [self.world.hosts[i] for i, at in self._evicted[owner].items()]
+        again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
+        for name in self.play.locks:
+            having = sum(owner in host.left(name) for host in again)
+            entered = any(moment.owner == owner for moment in self.world.referee.entered)
+            if entered and having >= self.quorum and not self.world.groups:
+                self._accuse(name, owner, "", f"on {having} masters again after its eviction")
+
+    def _judge_claim(self, client: Client, owner: str) -> None:
+        """A grant by messages stands on all masters whose messages count: nobody has undone it."""
+        for hold in client.holds:
+            confirmation = hold.lease.confirmation
+            if hold.owner != owner or confirmation is None or owner in self._evicted:
+                continue
+            for host in map(self.world.hosts.__getitem__, confirmation.given):
+                kept = host.lost_at < 0.0 and self.world.may_kill
+                if kept and owner not in host.left(hold.name):
+                    self._accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
 
     def _look_at_evicted(self, owner: str, since: float) -> None:
         client, done = self.world.clients[int(owner[1:4])], self._evicted[owner]

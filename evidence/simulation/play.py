@@ -189,6 +189,7 @@ class Play:
         )
         self.oracles.joins(client, options)
         client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
+        client.kept, client.kept_only = (self.setup.pauses, 0.2), "watchdog"
         for there, _ in client.ways if self.setup.far else ():
             there.extra = dice.choice((0.1, 0.5, 1.0, 3.0)) if dice.random() < self.setup.far else 0.0
         for host, (there, _) in zip(self.world.hosts, client.ways, strict=True):
@@ -210,11 +211,14 @@ class Play:
         client = self.join(dice)
         self._give(next(thread for thread in self.threads if thread.client is client), dice)
 
-    def careless(self, dice: Random, options: ClientOptions) -> None:
-        """A client of another fleet tries once, and is gone."""
+    def careless(self, dice: Random, options: ClientOptions, without: Host | None = None) -> None:
+        """A client of another fleet tries once, and is gone. It cannot reach one master."""
         client = self.world.client(options, joined=dice.random() < 0.5)
         client.careless = True
-        lock, waits_s = LockOptions(self.locks[0], options.lease(None)), dice.choice((0.0, 0.3))
+        if without is not None:
+            client.ways[without.index][0].shut()
+        waits_s = dice.choice((0.3, 1.0) if self.setup.mode == "guard" else (0.0, 0.3))
+        lock = LockOptions(self.locks[0], options.lease(None))
         client.thread().start(client.trying_once(lock, waits_s))
 
     def take(self, dice: Random) -> None:

@@ -22,16 +22,18 @@ SHORT_TTL = 0.4
 #: Short leases: more of them begin and end in a second of virtual time.
 OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
 LONG = ClientOptions(ttl=3.0, max_ttl=3.0)
+BRIEF = ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)
 #: By name: the options of a fleet, of which each client has one.
 FLEETS: dict[str, tuple[ClientOptions, ...]] = {
     "short": (OPTIONS,),
     "long": (LONG,),
     "patient": (ClientOptions(ttl=3.0, max_ttl=3.0, request_timeout=0.95),),
     "hasty": (ClientOptions(ttl=1.0, max_ttl=1.0, request_timeout=0.32),),
-    "two": (LONG, ClientOptions(ttl=0.3, max_ttl=0.3, request_timeout=0.08)),
+    "brief": (BRIEF,),
+    "two": (LONG, BRIEF),
 }
 #: When the faults end.
-CALM_S = {"short": 4.0, "hasty": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
+CALM_S = {"short": 4.0, "hasty": 4.0, "brief": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
 #: The leases with which a careless client tries in vain.
 CARELESS = (4.0, 86_400.0, 2e13)
 #: Events behind which a step may come; and those that only some modes have.
@@ -95,6 +97,8 @@ class Setup:
     cut_off: float = 0.0
     #: The part of the masters whose last fencing token is ahead of their clocks.
     ahead: float = 0.0
+    #: How often the watchdogs are kept from running for a moment, between any two steps.
+    pauses: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             joined=True,
             habit=dice.choice(("always", "trying", "keeping", "keeping")),
             cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
+            pauses=dice.choice((0.0, 0.5)),
         )
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -181,7 +186,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     new = "unused" if mode == "guard" else "new"
     fleets = {"short": 6, "long": 1} if replicas else {"short": 6, "long": 3, "patient": 1, "two": 2}
     if mode == "guard":
-        fleets = {"hasty": 1, "two": 2}
+        fleets = {"hasty": 1, "two": 2, "brief": 1}
     return Setup(
         masters,
         dice.choice((2, 2, 3, 3, 4)),
@@ -246,10 +251,9 @@ def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
         until = CALM_S[setup.fleet] * (0.4 if what in FAILOVERS else 1.0)
         return Step(round(dice.uniform(0.0, until), 4), what, seed)
     delay = dice.choice((0.0, dice.uniform(0.0, 0.01), dice.uniform(0.0, 0.1), dice.uniform(0.0, 1.2)))
-    behind = events(setup.mode)
+    behind = FITTING.get(setup.mode, {}).get(what, events(setup.mode))
     if setup.mode == "leases":
         delay = delay if dice.random() < 0.5 else 0.0
-        behind = FITTING.get(what, behind)
     nth = dice.choice((1, 1, 2, 2, 3, 4, 5, 7))
     if setup.mode in BUSY and dice.random() < 0.5:
         nth = dice.randint(1, 40)

@@ -28,9 +28,9 @@ def talk_nonsense(nemesis: Nemesis) -> None:
 
 
 def evict(nemesis: Nemesis) -> None:
-    if nemesis.play.setup.mode == "leases":
-        nemesis.actor = None  # an operator is seldom the one that holds the lock
     client = nemesis.client()
+    if nemesis.play.setup.mode == "leases":  # an operator, whom nothing holds up
+        client = nemesis.world.client(nemesis.play.fleet[0])
     if client is not None and not client.careless:  # its ban would be as long as its lease
         thread = client.thread()
         client.do(lambda: thread.start(client.evict(nemesis.lock)))
@@ -77,12 +77,15 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
 
 def careless(nemesis: Nemesis) -> None:
     """A client that wants a longer lease than all others tries once."""
-    ttl = nemesis.dice.choice(CARELESS)
+    ttl, without = nemesis.dice.choice(CARELESS), None
+    if nemesis.play.setup.mode == "guard":  # all restart guards have to end in the time of the schedule
+        ttl, forgetful = CARELESS[0], max(nemesis.world.hosts, key=lambda host: host.lost_at)
+        without = nemesis.dice.choice((None, forgetful))
     try:
         options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
     except OptionsError:
         options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
-    nemesis.play.careless(nemesis.dice, options)
+    nemesis.play.careless(nemesis.dice, options, without)
 
 
 STRANGERS: dict[str, Callable[[Nemesis], None]] = {
