@@ -47,4 +47,4 @@ def partition(nemesis: Nemesis) -> None:
 
     change()
     for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, lambda _, there, what=what: again(what, there))
+        play.behind(what, 1, partial(lambda what, _, there: again(what, there), what))

@@ -283,7 +283,7 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        spans = [(0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl)]
         spans = spans[2:] if habit == "keeping" else spans
         held_s = dice.uniform(*dice.choice(spans))
         try:
