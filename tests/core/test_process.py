@@ -240,9 +240,7 @@ def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it() -> None:
 
 def test_a_wait_sees_what_a_handler_has_read_that_waited_twice_right_before_its_poll() -> None:
     """The second wait of the handler takes the wake-up of the first one."""
-    masters = MemoryMasters(1)
-    polled: list[Any] = []
-    handled: list[bool] = []
+    masters, polled, handled = MemoryMasters(1), list[Any](), list[bool]()
 
     def poll(timeout: float) -> Any:
         if not handled:

@@ -18,8 +18,9 @@ from ..lock.conftest import Child, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
-from . import clock
+from . import clock, netns
 from .clock import Clock
+from .netns import PrivateNetwork
 from .proxy import Proxy
 
 FreshMasters = Callable[..., Fleet]
@@ -88,6 +89,24 @@ def proxies() -> Iterator[Proxies]:
     yield make
     for proxy in made:
         proxy.close()
+
+
+@pytest.fixture
+def network() -> Iterator[PrivateNetwork]:
+    """The test runs in a network of its own; so do masters with ``network.binary(...)``."""
+    if reason := netns.why_not():
+        pytest.skip(reason)
+    made = PrivateNetwork()
+    with made.inside():
+        yield made
+
+
+@pytest.fixture
+def private_masters(
+    network: PrivateNetwork, fresh_masters: FreshMasters, server: ServerBinary, tmp_path: Path
+) -> Fleet:
+    """Three masters in the private network."""
+    return fresh_masters(3, binary=network.binary(server, tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import KINDS, Kind
 from ..lock.conftest import make_client as make_client  # a fixture
-from .group import ReplicatedGroup, Server
+from .group import Place, ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
@@ -39,10 +39,8 @@ def group_of(server: ServerBinary) -> Iterator[GroupOf]:
     """``group_of(replicas, sentinels)``: a group in which nothing was ever locked."""
     with contextlib.ExitStack() as stack:
 
-        def make(
-            replicas: int = 1, sentinels: int = 0, binaries: Sequence[ServerBinary] = ()
-        ) -> ReplicatedGroup:
-            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels, binaries))
+        def make(replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()) -> ReplicatedGroup:
+            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels, places))
             init(group.url)
             return group
 

@@ -6,7 +6,9 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
@@ -51,17 +53,27 @@ def until(done: Callable[[], object], what: str, patience_s: float = PATIENCE_S)
         time.sleep(0.03)
 
 
+class Place(NamedTuple):
+    """Where a server runs: its program, its address, and the network in which 127.0.0.1 is that server."""
+
+    binary: ServerBinary
+    address: str = "127.0.0.1"
+    inside: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 class Server(Master):
     """A server of a group."""
 
-    def __init__(self, binary: ServerBinary, args: Sequence[str] = ARGUMENTS) -> None:
-        super().__init__(binary, args=args, password=PASSWORD)
+    def __init__(self, place: Place, args: Sequence[str] = ARGUMENTS) -> None:
+        self.place = place
+        bind = ("--bind", *dict.fromkeys((place.address, "127.0.0.1")))
+        super().__init__(place.binary, args=(*args, *bind), password=PASSWORD)
 
     @property
     def client(self) -> redis.Redis:
         """A client that gives up soon and never tries again."""
         return redis.Redis(
-            "127.0.0.1",
+            self.place.address,
             self.port,
             password=self.password,
             protocol=2,
@@ -72,18 +84,22 @@ class Server(Master):
 
     def follow(self, primary: Server) -> None:
         """Make it a replica."""
-        self.client.replicaof("127.0.0.1", primary.port)
+        self.client.replicaof(primary.place.address, primary.port)
+
+    def _answers(self) -> bool:
+        with self.place.inside():
+            return super()._answers()
 
 
 class Sentinel(Server):
     """One Sentinel."""
 
-    def __init__(self, binary: ServerBinary) -> None:
-        super().__init__(binary, ("--sentinel", "--protected-mode", "no"))
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, ("--sentinel", "--protected-mode", "no"))
 
     def watch(self, primary: Server, needed: int) -> None:
         """Watch the group of this primary."""
-        self.client.sentinel_monitor(SERVICE, "127.0.0.1", primary.port, needed)
+        self.client.sentinel_monitor(SERVICE, primary.place.address, primary.port, needed)
         for option, value in OPTIONS.items():
             self.client.sentinel_set(SERVICE, option, value)
 
@@ -91,28 +107,25 @@ class Sentinel(Server):
 class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
     """``replicas`` and a primary; ``sentinels`` watch them, none by default.
 
-    ``binaries``: of the servers, if not all run the same one.
+    ``places``: of the servers, and of the Sentinels behind them.
     """
 
     def __init__(
-        self,
-        binary: ServerBinary,
-        replicas: int = 1,
-        sentinels: int = 0,
-        binaries: Sequence[ServerBinary] = (),
+        self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()
     ) -> None:
+        places = places or [Place(binary)] * (1 + replicas + sentinels)
         self.servers: list[Server] = []
         self.sentinels: list[Sentinel] = []
         try:
-            for each in binaries or [binary] * (replicas + 1):
-                self.servers.append(Server(each))
+            for place in places[: replicas + 1]:
+                self.servers.append(Server(place))
                 self.servers[-1].start()
             first = self.servers[0]
             for server in self.servers[1:]:
                 server.follow(first)
             until(lambda: len(self.replicas_of(first)) == replicas, "the replicas are online")
-            for _ in range(sentinels):
-                self.sentinels.append(Sentinel(binary))
+            for place in places[replicas + 1 :]:
+                self.sentinels.append(Sentinel(place))
                 self.sentinels[-1].start()
                 self.sentinels[-1].watch(first, sentinels // 2 + 1)
             self.await_sentinels()
@@ -129,7 +142,7 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """The same with another number of replicas."""
         if not self.sentinels:
             return f"{self.servers[0].url}?replicas={replicas}"
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        hosts = ",".join(f"{sentinel.place.address}:{sentinel.port}" for sentinel in self.sentinels)
         options = f"replicas={replicas}&sentinel_password={PASSWORD}"
         return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?{options}"
 
@@ -188,6 +201,13 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         server.follow(self.primary)
         for kind in ("normal", "pubsub"):
             server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+    def disconnect_some(self, server: Server, dice: Random) -> None:
+        """End every second connection of clients to a server."""
+        client: Any = server.client
+        for each in client.client_list(_type="normal"):
+            if dice.random() < 0.5 and each["name"] == "":
+                client.client_kill_filter(_id=each["id"])
 
     def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""
