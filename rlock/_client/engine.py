@@ -150,7 +150,7 @@ class Engine(Port):
         hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
-        self.holds.hear(hold)
+            self.holds.hear(hold)
         with self.holds.mutex:
             if self.holds.closed:
                 raise RLockError("the client was closed")

@@ -31,8 +31,8 @@ class HoldTable(Holds):
     def __init__(
         self, clock: Clock, runtime: Runtime, masters: Masters, on_change: Callable[[], object]
     ) -> None:
-        """``on_change``: called with the mutex when the first hold came or the last one went."""
-        super().__init__()
+        """``on_change``: see `Holds`; called with the mutex."""
+        super().__init__(on_change)
         self.clock = clock
         self.runtime = runtime
         self.under_way = UnderWay()
@@ -40,20 +40,9 @@ class HoldTable(Holds):
         self.closer: object = None  # the thread or task that closes the client now
         #: The client, or None after it was collected.
         self.client: Callable[[], object] = lambda: self
-        #: As all mutexes of a client: a signal handler or a finalizer may enter it again (`interrupted`).
+        #: As all mutexes of a client: a handler or finalizer may enter it again (`Engine.interrupted`).
         self.mutex: Any = threading.RLock()
         self._masters = masters
-        self._on_change = on_change
-
-    def add(self, hold: Hold) -> None:
-        super().add(hold)
-        if len(self) == 1:
-            self._on_change()
-
-    def remove(self, hold: Hold) -> None:
-        super().remove(hold)
-        if not len(self):
-            self._on_change()
 
     def hear(self, hold: Hold, *, early: bool = False) -> None:
         """Read the confirmation of a hold before its lease is checked; ``early``: also before its end.

@@ -38,7 +38,7 @@ def claim(port: Port, contender: Contender) -> Grant | None:
     # The smallest bound of the best quorum: no master of it began the lease earlier.
     sent_at = sorted((since[master] for master in given), reverse=True)[quorum - 1]
     now = context.clock()
-    # The confirmation must come back in time, or slow masters would lose a lock that they all granted.
+    # Otherwise the claim time would end before slow masters answer the confirmation: a loss for nothing.
     if now >= sent_at + lease.longest or now + lease.request_timeout > valid_until(
         sent_at, min(CLAIM_S, lease.ttl)
     ):

@@ -39,11 +39,11 @@ class Holding:
         return self._locks
 
     def remaining(self) -> float:
-        """Seconds of validity left of the last permit, or the least of all names; 0.0: none. No network."""
+        """Seconds of validity left of the last permit, or least of all names; 0.0: none. Sends nothing."""
         return min(lock.remaining() for lock in self._needed)
 
     def check(self) -> None:
-        """Raise `LeaseLostError` unless the last permit, or each name, has validity left. No network."""
+        """Raise `LeaseLostError` unless the last permit, or each name, is valid. Sends nothing."""
         for lock in self._needed:
             lock.check()
 

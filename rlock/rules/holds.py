@@ -164,7 +164,10 @@ class RenewalSchedule:
 
 
 class Holds:
-    def __init__(self) -> None:
+    """``on_change``: called when the first hold came or the last one went."""
+
+    def __init__(self, on_change: Callable[[], object] = lambda: None) -> None:
+        self._on_change = on_change
         self.schedule = RenewalSchedule()
         self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
         self.by_name: dict[str, Hold] = {}
@@ -194,6 +197,8 @@ class Holds:
         name = hold.name
         self._by_owner[hold.owner_key, name] = hold
         self.by_name[name] = hold
+        if len(self._by_owner) == 1:
+            self._on_change()
 
     def remove(self, hold: Hold) -> None:
         """Remove a hold that was released or given up. A second call changes nothing."""
@@ -201,6 +206,8 @@ class Holds:
         if self.by_name.get(hold.name) is hold:
             del self.by_name[hold.name]
         self.schedule.remove(hold)
+        if not self._by_owner:
+            self._on_change()
 
     def forget(self, hold: Hold) -> None:
         """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
