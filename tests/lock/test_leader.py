@@ -191,6 +191,37 @@ def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
 
 
 @pytest.mark.kinds("memory")
+def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stopped() -> None:
+    masters, told = MemoryMasters(3), list[str]()
+
+    async def stop() -> None:
+        told.append("stopping")
+        await asyncio.sleep(0.3)
+        told.append("stopped")
+
+    async def lead() -> None:
+        client = memory_client(masters=masters, kind=rlock.asyncio.Client)
+        async with client, client.leader("beat", on_stopped=stop) as leader:
+            assert await leader.wait(10)
+
+    async def main() -> None:
+        task = asyncio.create_task(lead())
+        while told != ["stopping"]:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        other = memory_client(masters=masters, kind=rlock.asyncio.Client)
+        async with other, other.leader("beat", lambda _: told.append("started")) as standby:
+            assert await standby.wait(10)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert told == ["stopping", "stopped", "started"]
+
+
+@pytest.mark.kinds("memory")
 def test_an_observer_that_a_thread_could_not_await_is_refused(
     urls: list[str], make_client: MakeClient
 ) -> None:
