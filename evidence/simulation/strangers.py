@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import ClientOptions, LockOptions
 
 from .schedules import CARELESS
 
@@ -76,13 +76,16 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
 
 
 def careless(nemesis: Nemesis) -> None:
-    """A client that wants a longer lease than all others tries once."""
+    """A client that wants a longer lease than all others tries once, and is gone."""
     ttl = nemesis.dice.choice(CARELESS)
     try:
         options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
     except OptionsError:
         options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
-    nemesis.play.careless(nemesis.dice, options)
+    client = nemesis.world.client(options, joined=nemesis.dice.random() < 0.5)
+    client.careless = True
+    lock, waits_s = LockOptions(nemesis.lock, options.lease(None)), nemesis.dice.choice((0.0, 0.3))
+    client.thread().start(client.trying_once(lock, waits_s))
 
 
 STRANGERS: dict[str, Callable[[Nemesis], None]] = {
