@@ -13,7 +13,7 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .partitions import partition
+from .partitions import lose_commands, partition, silence
 from .referee import valid_for
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
 from .strangers import STRANGERS
@@ -172,13 +172,6 @@ def lose_answers(nemesis: Nemesis) -> None:
                 server.connection.fuse = script
 
 
-def lose_commands(nemesis: Nemesis) -> None:
-    """Connections to a master end in front of one kind of command: it is not done there."""
-    host = nemesis.host()
-    host.drops = nemesis.dice.choice(("acquire", "release", "confirm", "fence", "fence", "wait"))
-    nemesis.until(lambda: vars(host).update(drops=""), host=host)
-
-
 def half_open(nemesis: Nemesis) -> None:
     chosen = nemesis.dice.choice(("both", "there", "back"))
     for connection in nemesis.links():
@@ -188,14 +181,6 @@ def half_open(nemesis: Nemesis) -> None:
             "back": (connection.back,),
         }
         connection.mute(*wires[chosen])
-
-
-def silence(nemesis: Nemesis) -> None:
-    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
-    client = nemesis.client()
-    for server in client.subscriptions.connections.servers if client else ():
-        if server.connection is not None:
-            server.connection.mute(server.connection.back)
 
 
 def hold_up(nemesis: Nemesis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from rlock._client.connection import PendingCall
@@ -11,7 +12,7 @@ from rlock._client.handshake import ConnectOptions
 from rlock.model import Code
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import NOTE
+from rlock.rules.keys import NOTE, fence
 from rlock.rules.restart_guard import MemoryReport
 from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
@@ -118,6 +119,15 @@ class Host(Process):
     def ticks(self) -> int:
         """The time of the world in whole milliseconds of this machine's clock."""
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
+
+    def had_tokens(self, names: Sequence[str], ahead: float, dice: Random) -> None:
+        """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
+        if dice.random() < ahead:
+            token = self.time_us() + round(dice.choice((0.3, 30.0)) * 1e6)
+            for name in names:
+                self.master.write(fence(name), f"{token} somebody:else", "3600000")
+        elif dice.random() < 0.5:
+            self.drops = "fence"
 
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")

@@ -1,4 +1,4 @@
-"""Partitions that change with what happens to the lock."""
+"""Faults of the network: partitions that change with what happens to the lock, and what is lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .events import Way
 
 if TYPE_CHECKING:
+    from .client import Client
     from .faults import Nemesis
     from .hosts import Host
 
@@ -39,12 +40,27 @@ def partition(nemesis: Nemesis) -> None:
                         if host.left(nemesis.lock) and dice.random() < 0.7:
                             nemesis.behind_lease(host, dice.choice((0.001, 0.01)), partial(open_it, way))
 
-    def again(what: str, there: Host | None) -> None:
+    def again(what: str, _: Client | None, there: Host | None) -> None:
         if not play.over:
             there = there if dice.random() < 0.7 else None
             nemesis.later(dice.choice((0.0, 0.0, 0.01, 0.1)), partial(change, there))
-            play.behind(what, 1, lambda _, there: again(what, there))
+            play.behind(what, 1, partial(again, what))
 
     change()
     for what in ("enter", "loss", *dice.sample(("leave", "rival", "release"), dice.choice((0, 0, 1)))):
-        play.behind(what, 1, partial(lambda what, _, there: again(what, there), what))
+        play.behind(what, 1, partial(again, what))
+
+
+def lose_commands(nemesis: Nemesis) -> None:
+    """Connections to a master end in front of one kind of command: it is not done there."""
+    host = nemesis.host()
+    host.drops = nemesis.dice.choice(("acquire", "release", "confirm", "fence", "fence", "wait"))
+    nemesis.until(lambda: vars(host).update(drops=""), host=host)
+
+
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)

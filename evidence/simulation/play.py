@@ -25,7 +25,7 @@ from rlock.model import LeaseState
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, fence
+from rlock.rules.keys import NOTE
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
@@ -111,7 +111,7 @@ class Play:
                 host.set_the_clock_right()
             self._past(host)
             if setup.ahead:
-                self._tokens(host)
+                host.had_tokens(self.locks, setup.ahead, dice)
         if record:
             self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         self.oracles = Oracles(self)
@@ -137,15 +137,6 @@ class Play:
             longest = 0 if self.setup.past == "unused" else self.world.max_ttl_ms
             host.master.write(NOTE, f"{host.term} {since_us} {longest}")
             host.clock_was_set = bool(ahead_us)
-
-    def _tokens(self, host: Host) -> None:
-        """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
-        if self.dice.random() < self.setup.ahead:
-            token = host.time_us() + round(self.dice.choice((0.3, 30.0)) * 1e6)
-            for name in self.locks:
-                host.master.write(fence(name), f"{token} somebody:else", "3600000")
-        elif self.dice.random() < 0.5:
-            host.drops = "fence"
 
     # -- events and steps --------------------------------------------------------------------------
 
@@ -211,16 +202,6 @@ class Play:
         client = self.join(dice)
         self._give(next(thread for thread in self.threads if thread.client is client), dice)
 
-    def careless(self, dice: Random, options: ClientOptions, without: Host | None = None) -> None:
-        """A client of another fleet tries once, and is gone. It cannot reach one master."""
-        client = self.world.client(options, joined=dice.random() < 0.5)
-        client.careless = True
-        if without is not None:
-            client.ways[without.index][0].shut()
-        waits_s = dice.choice((0.3, 1.0) if self.setup.mode == "guard" else (0.0, 0.3))
-        lock = LockOptions(self.locks[0], options.lease(None))
-        client.thread().start(client.trying_once(lock, waits_s))
-
     def take(self, dice: Random) -> None:
         """A thread gets a job: take a lock, and give it back."""
         alive = [thread for thread in self.threads if not thread.client.dead]
@@ -283,7 +264,8 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans = [(0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl)]
+        spans: tuple[tuple[float, float], ...]
+        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
         spans = spans[2:] if habit == "keeping" else spans
         held_s = dice.uniform(*dice.choice(spans))
         try:

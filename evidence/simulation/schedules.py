@@ -141,7 +141,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             joined=True,
             habit="always",
             far=dice.choice((0.0, 0.15, 0.3)),
-            ahead=dice.choice((0.0, 0.0, 0.3, 0.6)),
+            ahead=dice.choice((0.0, 0.0, 0.0, 0.5)),
         )
     if mode == "races":
         jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))

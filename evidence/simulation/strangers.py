@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions
+from rlock.rules.options import ClientOptions, LockOptions
 
 from .schedules import CARELESS
 
@@ -76,16 +76,28 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
 
 
 def careless(nemesis: Nemesis) -> None:
-    """A client that wants a longer lease than all others tries once."""
-    ttl, without = nemesis.dice.choice(CARELESS), None
-    if nemesis.play.setup.mode == "guard":  # all restart guards have to end in the time of the schedule
-        ttl, forgetful = CARELESS[0], max(nemesis.world.hosts, key=lambda host: host.lost_at)
-        without = nemesis.dice.choice((None, forgetful))
+    """A client that wants a longer lease than all others tries once, and is gone.
+
+    In the mode "guard" it may not reach the master that was the last to forget.
+    """
+    dice, guard = nemesis.dice, nemesis.play.setup.mode == "guard"
+    # There all restart guards have to end in the time of the schedule.
+    ttl, without = CARELESS[0] if guard else dice.choice(CARELESS), None
+    if guard:
+        without = dice.choice((None, max(nemesis.world.hosts, key=lambda host: host.lost_at)))
     try:
         options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
     except OptionsError:
         options = ClientOptions(ttl=CARELESS[0], max_ttl=CARELESS[0], request_timeout=0.3)
-    nemesis.play.careless(nemesis.dice, options, without)
+    client = nemesis.world.client(options, joined=dice.random() < 0.5)
+    client.careless = True
+    if without is not None:
+        client.ways[without.index][0].shut()
+    lock, waits_s = (
+        LockOptions(nemesis.lock, options.lease(None)),
+        dice.choice((0.3, 1.0) if guard else (0.0, 0.3)),
+    )
+    client.thread().start(client.trying_once(lock, waits_s))
 
 
 STRANGERS: dict[str, Callable[[Nemesis], None]] = {
