@@ -52,7 +52,7 @@ def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_e
         server.pexpire("job", 60_000)
     found = ask([acl_user(url, "reader", *rules) for url in fleet.urls], "list")
     assert (found.code, found.out) == (64, "")
-    assert "0 of 3 masters answer" in found.err
+    assert "(0 of 3 masters, 2 needed)" in found.err
     assert "no permission" in found.err.lower() or "noperm" in found.err.lower()
 
 
@@ -67,7 +67,7 @@ def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3
     assert [view["holder"] for view in found["masters"]] == [holder, None, None]
     assert [view["fault"] is None for view in found["masters"]] == [True, False, False]
     code, out, err = ask(urls, "status", "job")
-    assert (code, err.count("\n"), holder in out) == (69, 1, True)
+    assert (code, err, holder in out) == (69, "", True)
 
 
 def test_it_prints_a_table_of_what_is_held_and_waited_for_chosen_and_sorted(masters3: Fleet) -> None:
