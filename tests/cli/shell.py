@@ -80,7 +80,7 @@ def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Don
 
 def inside(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
     """Run ``rlock words`` in this process: quick, for commands that start and serve nothing."""
-    if words[:1] == ("run",):  # it takes the signals of its process
+    if words[:1] in [("run",), ("hold",)]:  # they take the signals of their process
         return rlock(*words, masters=masters, **extra)
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -53,10 +53,10 @@ def test_missing_tls_is_named(words: list[str], master: AnyMaster) -> None:
     assert "does this port speak TLS, as the URL says (rediss://)?" in found.out + found.err
 
 
-def test_host_and_port_are_enough(master: AnyMaster) -> None:
-    found = inside("config", "--json", masters=[master.url.removeprefix("redis://")])
+def test_host_and_port_are_enough() -> None:
+    found = inside("config", "--json", masters=["localhost:6400"])
     told = json.loads(found.out)
-    assert told["settings"]["masters"] == {"value": [master.url], "source": "RLOCK_MASTERS"}
+    assert told["settings"]["masters"] == {"value": ["redis://localhost:6400"], "source": "RLOCK_MASTERS"}
     assert told["file"] is None
 
 
