@@ -81,10 +81,10 @@ def careless(nemesis: Nemesis) -> None:
     In the mode "guard" it may not reach the master that was the last to forget.
     """
     dice, guard = nemesis.dice, nemesis.play.setup.mode == "guard"
-    # There all restart guards have to end in the time of the schedule.
-    ttl, without = CARELESS[0] if guard else dice.choice(CARELESS), None
-    if guard:
-        without = dice.choice((None, max(nemesis.world.hosts, key=lambda host: host.lost_at)))
+    ttl, without = dice.choice(CARELESS), None
+    if guard:  # all restart guards have to end in the time of the schedule
+        ttl, forgetful = CARELESS[0], max(nemesis.world.hosts, key=lambda host: host.lost_at)
+        without = dice.choice((None, forgetful))
     try:
         options = ClientOptions(ttl=ttl, max_ttl=ttl, request_timeout=0.3)
     except OptionsError:
@@ -93,10 +93,8 @@ def careless(nemesis: Nemesis) -> None:
     client.careless = True
     if without is not None:
         client.ways[without.index][0].shut()
-    lock, waits_s = (
-        LockOptions(nemesis.lock, options.lease(None)),
-        dice.choice((0.3, 1.0) if guard else (0.0, 0.3)),
-    )
+    waits_s = dice.choice((0.3, 1.0) if guard else (0.0, 0.3))
+    lock = LockOptions(nemesis.lock, options.lease(None))
     client.thread().start(client.trying_once(lock, waits_s))
 
 
