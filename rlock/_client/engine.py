@@ -26,7 +26,6 @@ from ..model import LeaseState
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
 from ..procedures.release import Outcome, Released, release
-from ..procedures.renew import prolong
 from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
 from ..rules.holds import Hold, OwnerKey
@@ -238,27 +237,6 @@ class Engine(Port):
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
                 self.holds.report_given_up(hold)
             raise
-
-    def prolong_gen(self, hold: Hold, ttl: float) -> WaitGenerator[None]:
-        """Prolong a fixed lease to ``ttl`` seconds from now; it never gets shorter.
-
-        Raises `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time.
-        """
-        with self.holds.mutex:
-            began = self.clock()
-            ttl = hold.lease.promise(began, ttl)
-        event = yield from prolong(self.masters, hold, ttl)
-        with self.holds.mutex:
-            disowned = event is LeaseEvent.DISOWNED
-            if not disowned:
-                hold.lease.renewed(began, self.clock(), ttl)
-            elif hold in self.holds:  # a release at the same time ended it: that is no loss
-                hold.lease.on(event, DISOWNED)
-            state = hold.lease.update(self.clock())
-        if state is LeaseState.LOST:
-            self.watchdog.report_loss(hold)
-        if state is LeaseState.LOST or disowned:
-            raise LeaseLostError(hold.name, hold.reason)
 
     def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
         """Give back one acquire, the last one also on the masters. None: there is nothing to report."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 import redis.exceptions
 
 from .._client.engine import Engine
+from .._client.watchdog import DISOWNED
 from ..base import BaseClient
 from ..client import Client
 from ..errors import LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError, RLockError
@@ -36,8 +37,10 @@ from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.inspect import locked
 from ..procedures.port import WaitGenerator
+from ..procedures.renew import prolong
 from ..recipes.holding import contend
 from ..rules.holds import Hold, OwnerKey
+from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
 
 if TYPE_CHECKING:
@@ -206,7 +209,7 @@ class _Lock:
             # The lease on the masters is a drift longer than the validity.
             seconds += hold.lease.promise(now, 0.0) if limit is None else limit - held
         if limit is None and seconds <= self.client._options.max_ttl:
-            yield from engine.prolong_gen(hold, seconds)
+            yield from _prolong_gen(engine, hold, seconds)
             return True
         with engine.holds.mutex:
             if hold.lease.update(now) is LeaseState.LOST:
@@ -388,6 +391,28 @@ def lock_class(client: Any) -> Any:
     if isinstance(client, BaseClient):
         return type("AsyncLock", (AsyncLock,), {"client": client})
     raise OptionsError(f"lock_class needs an rlock.Client or an rlock.asyncio.Client, not {client!r}")
+
+
+def _prolong_gen(engine: Engine, hold: Hold, ttl: float) -> WaitGenerator[None]:
+    """Prolong a fixed lease to ``ttl`` seconds from now; it never gets shorter.
+
+    Raises `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time.
+    """
+    with engine.holds.mutex:
+        began = engine.clock()
+        ttl = hold.lease.promise(began, ttl)
+    event = yield from prolong(engine.masters, hold, ttl)
+    with engine.holds.mutex:
+        disowned = event is LeaseEvent.DISOWNED
+        if not disowned:
+            hold.lease.renewed(began, engine.clock(), ttl)
+        elif hold in engine.holds:  # a release at the same time ended it: that is no loss
+            hold.lease.on(event, DISOWNED)
+        state = hold.lease.update(engine.clock())
+    if state is LeaseState.LOST:
+        engine.watchdog.report_loss(hold)
+    if state is LeaseState.LOST or disowned:
+        raise LeaseLostError(hold.name, hold.reason)
 
 
 def _reported(_: LeaseLostError) -> None:
