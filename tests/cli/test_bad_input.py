@@ -34,7 +34,7 @@ NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 #: What else a command is to be called with, so that it does not ask, wait or take its time.
 WORDS = {
     "run": ["-n"],
-    "bench": ["--seconds", "1", "--yes"],
+    "hold": ["-n"],
     "evict": ["--yes"],
     "watch": ["--once"],
     "completion": ["bash"],
@@ -218,7 +218,8 @@ def in_force(*words: str, **extra: str) -> dict[str, tuple[object, str]]:
     found = inside("config", "--json", *words, **extra)
     assert found.code == 0, found.err
     rows = map(json.loads, found.out.splitlines())
-    return {row["setting"]: (row["value"], row["source"]) for row in rows}
+    (told,) = rows
+    return {key: (row["value"], row["source"]) for key, row in told["settings"].items()}
 
 
 def written(folder: Path, text: str, mode: int = 0o600) -> Path:
