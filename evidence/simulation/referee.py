@@ -145,7 +145,7 @@ class Referee:
         """A user asks whether it still has the lock. Then nobody else had it since, and "no" is final."""
         if hold not in client.holds:
             return
-        if hold.lease.remaining(client.clock()) <= 0.0:
+        if client.holds.remaining(hold) <= 0.0:
             self._told.add(hold.owner)
         elif hold.owner in self._told:
             self.accuse(hold.name, hold.owner, "", "has again what it was told to have lost")

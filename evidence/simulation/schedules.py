@@ -50,7 +50,7 @@ MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 #: Events of which a schedule has a few at the most.
 RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
-DISTURBING = {"restart", "keep from running", "silence"}
+DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases")
 #: Modes in which everything may go wrong at once.

@@ -197,7 +197,7 @@ def test_an_evicted_holder_does_not_come_back_by_its_late_confirmation() -> None
         waiter = _handed_to(stage, hold_s=9.0, held_up_until=1.0)
         stage.at(0.5, lambda: stage.other.thread().start(stage.other.evict(NAME)))
         stage.play(2.0)
-        owned = any(hold.lease.remaining(waiter.clock()) for hold in waiter.holds)
+        owned = any(waiter.holds.remaining(hold) for hold in waiter.holds)
         return owned or stage.world.left(NAME) != {}
 
     assert not comes_back()

@@ -68,7 +68,7 @@ class Owner:
         if self.hold is None:
             self.hold = next((hold for hold in self.client.holds if hold.owner == self.token), None)
         if self.hold is not None:
-            return self.hold.lease.remaining(self.client.clock()) <= 0.0
+            return self.client.holds.remaining(self.hold) <= 0.0
         return self.client.dead or self.client.clock() >= self.until
 
     def has_key(self, master: int) -> bool:

@@ -25,13 +25,13 @@ def close(
 ) -> WaitGenerator[None]:
     """Release the holds, undo acquires, end connections and the watchdog; once, or again after Ctrl-C."""
     here = holds.runtime.caller()
+    now = holds.clock()
     for hold in holds:
-        holds.hear(hold)
+        holds.hear(hold, now)
     with holds.mutex:
         if holds.closed and (watchdog.stopped or holds.closer not in (None, here)):
             return
         again, holds.closed, holds.closer = holds.closed, True, here
-        now = holds.clock()
         for hold in holds:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
             if hold.lease.update(now) is not LeaseState.LOST:

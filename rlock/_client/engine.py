@@ -149,7 +149,7 @@ class Engine(Port):
         hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
-            self.holds.hear(hold)
+            self.holds.hear(hold, self.clock())
         with self.holds.mutex:
             if self.holds.closed:
                 raise RLockError("the client was closed")
@@ -242,12 +242,11 @@ class Engine(Port):
         """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
         releasing, hold_count = self.under_way.releasing, -1
         try:
-            confirmation = hold.lease.confirmation
-            if confirmation is not None and self.clock() >= hold.lease.valid_until:
+            began, confirmation = self.clock(), hold.lease.confirmation
+            if confirmation is not None and began >= hold.lease.valid_until:
                 # The masters may have confirmed the lease while this process did not run.
-                yield from self.masters.collect([confirmation.ballot], self.clock())
+                yield from self.masters.collect([confirmation.ballot], began)
             with self.holds.mutex:
-                began = self.clock()
                 lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))

@@ -44,23 +44,25 @@ class HoldTable(Holds):
         self.mutex: Any = threading.RLock()
         self._masters = masters
 
-    def hear(self, hold: Hold, *, early: bool = False) -> None:
-        """Read the confirmation of a hold before its lease is checked; ``early``: also before its end.
+    def hear(self, hold: Hold, now: float, *, early: bool = False) -> None:
+        """Read the confirmation of a hold before its lease is checked at ``now``, or always (``early``).
 
         Otherwise a process that was stopped would take a confirmed lease for lost. Without the mutex: other
         threads must not wait for a read from a socket.
         """
         lease = hold.lease
-        if lease.confirmation is not None and (early or self.clock() >= lease.valid_until):
+        if lease.confirmation is not None and (early or now >= lease.valid_until):
             self._masters.read_arrived()
 
     def state(self, hold: Hold) -> LeaseState:
-        self.hear(hold)
-        return hold.lease.state_at(self.clock())
+        now = self.clock()  # one instant for both: the process may be stopped between them
+        self.hear(hold, now)
+        return hold.lease.state_at(now)
 
     def remaining(self, hold: Hold) -> float:
-        self.hear(hold, early=True)
-        return hold.lease.remaining(self.clock())
+        now = self.clock()
+        self.hear(hold, now, early=True)
+        return hold.lease.remaining(now)
 
     def taken(self, name: str) -> bool:
         hold = self.by_name.get(name)

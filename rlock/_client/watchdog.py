@@ -180,7 +180,7 @@ class Watchdog(ABC):
         lost: list[Hold] = []
         stopped: list[Event] = []
         for hold in due:
-            self._holds.hear(hold)
+            self._holds.hear(hold, now)
         with self._mutex:
             for hold in due:
                 if hold not in self._holds:
@@ -200,13 +200,14 @@ class Watchdog(ABC):
         """Apply outcomes to their leases; the holds that are lost."""
         events: list[Event] = []
         lost: list[Hold] = []
+        now = self._clock()
         for outcome in outcomes:
-            self._holds.hear(outcome.hold)
+            self._holds.hear(outcome.hold, now)
         with self._mutex:
             for hold, event, sent_at in outcomes:
                 if hold not in self._holds:
                     continue  # released meanwhile: otherwise "not ours" would be reported as a loss
-                before, now = hold.lease.state, self._clock()
+                before = hold.lease.state
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)
                 else:

@@ -124,7 +124,7 @@ def heal(
     """
     yield from masters.collect([ballot for _, ballot in round_.batches], until)
     yield from _repeat_refused(masters, commands.renew, round_.batches)
-    missing, healed = _missing(masters.context, round_), Healed(list)
+    missing, healed = _missing(masters, round_), Healed(list)
     if missing:
         try:
             yield from _put_back(masters, missing, healed)
@@ -133,15 +133,18 @@ def heal(
     return [judge(masters.context, hold, votes, healed[hold]) for hold, votes in round_.undecided]
 
 
-def _missing(context: ClientContext, round_: RenewalRound) -> Missing:
+def _missing(masters: Masters, round_: RenewalRound) -> Missing:
     missing: defaultdict[int, list[Hold]] = defaultdict(list)
+    now = masters.context.clock()
+    if any(hold.lease.confirmation is not None for holds, _ in round_.batches for hold in holds):
+        masters.read_arrived()  # otherwise a lease that a late confirmation proves would be taken for lost
     for holds, ballot in round_.batches:
         complete = ballot.granted == ballot.masters
         for index, hold in enumerate(holds):
             before = hold.renewal.last_votes
             votes = hold.renewal.last_votes = None if complete else LockVotes(ballot, index)
             # After the end of a lease another owner may have the lock.
-            if votes and hold.lease.state_at(context.clock()) in (LeaseState.HELD, LeaseState.SUSPECT):
+            if votes and hold.lease.state_at(now) in (LeaseState.HELD, LeaseState.SUSPECT):
                 # A master that is too slow may have answered the renewal before this one.
                 earlier = before.absent() if before else []
                 for master in [*votes.absent(), *(i for i in earlier if i not in ballot.votes)]:

@@ -48,7 +48,7 @@ class _Term:
         lease = self.hold.lease
         # First: otherwise a confirmation in between would end the term of a lease that it prolongs.
         length = lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl)
-        left = lease.remaining(self._engine.clock()) - step_down_margin(length)
+        left = self._engine.holds.remaining(self.hold) - step_down_margin(length)
         if left <= 0.0 or self._engine.pid != os.getpid():
             self.over = True
         return 0.0 if self.over else left
