@@ -18,6 +18,7 @@ from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Grant
 from rlock.procedures.hand_off import claim
 from rlock.procedures.renew import RenewalOutcome
+from rlock.recipes.leader import _Term
 from rlock.rules import scripts
 from rlock.rules.keys import REDISSON, HandOff
 from rlock.rules.lease import Confirmation, Lease, LeaseEvent
@@ -230,6 +231,7 @@ def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
             lock.check,
             lock.acquire,
             lock.lost.is_set,
+            lambda: _Term(engine, hold).left(),
             lambda: engine.watchdog._sort([hold], engine.clock()),
             lambda: engine.watchdog._apply([RenewalOutcome(hold, LeaseEvent.FAILED, engine.clock())]),
             client.close,
