@@ -175,22 +175,35 @@ class BaseLock:
     def _extend_gen(
         self, engine: Engine, hold: Hold, seconds: float, *, added: bool
     ) -> WaitGenerator[Literal[True]]:
-        now = engine.clock()
-        held, limit = now - hold.acquired_at, hold.options.max_hold
-        if added:
-            # The lease on the masters is a drift longer than the validity.
-            seconds += hold.lease.promise(now, 0.0) if limit is None else limit - held
-        if limit is None and seconds <= self.client._options.max_ttl:
-            yield from _prolong_gen(engine, hold, seconds)
-            return True
+        now, lease = engine.clock(), hold.lease
+        engine.holds.hear(hold, now)
         with engine.holds.mutex:
-            if hold.lease.update(now) is LeaseState.LOST:
+            if hold not in engine.holds:
+                raise NotHeldError(hold.name, engine.holds.holder(hold.name))
+            if lease.update(now) is LeaseState.LOST:
                 raise LeaseLostError(hold.name, hold.reason)
-            if limit is None:
-                hold.lease.ttl = hold.lease.promise(now, 0.0)  # its renewals must not shorten it
-            hold.options = replace(hold.options, renew=True, max_hold=held + seconds)
-            hold.renewal.stopped = None
-            engine.watchdog.watch(hold)
+            held, renewed = now - hold.acquired_at, hold.options.renew
+            if added:
+                # The lease on the masters is a drift longer than the validity.
+                seconds += (hold.options.max_hold or held) - held if renewed else lease.promise(now, 0.0)
+            if renewed or seconds > self.client._options.max_ttl:
+                hold.options = replace(hold.options, renew=True, max_hold=held + seconds)
+                if not renewed:
+                    # Its renewals must not shorten it, and have to fit into it: it may be nearly over.
+                    lease.ttl = lease.promise(now, 0.0 if lease.prolonging else hold.options.lease.ttl)
+                hold.renewal.stopped = None
+                engine.watchdog.watch(hold)
+                return True
+            ttl = lease.promise(now, seconds)
+            # Those commands may be sent behind this one: then the masters keep the lease no longer.
+            believed = min(ttl, *lease.prolonging) if lease.prolonging else ttl
+            lease.prolonging = (*lease.prolonging, ttl)
+        try:
+            yield from _prolong_gen(engine, hold, now, ttl, believed)
+        finally:
+            with engine.holds.mutex:
+                at = lease.prolonging.index(ttl)
+                lease.prolonging = lease.prolonging[:at] + lease.prolonging[at + 1 :]
         return True
 
     def _extended(self, doing: str) -> tuple[Engine, Hold]:
@@ -220,19 +233,18 @@ class BaseLock:
         return LockError(str(error), self._name)
 
 
-def _prolong_gen(engine: Engine, hold: Hold, ttl: float) -> WaitGenerator[None]:
-    """Prolong a fixed lease to ``ttl`` seconds from now; it never gets shorter.
+def _prolong_gen(
+    engine: Engine, hold: Hold, began: float, ttl: float, believed: float
+) -> WaitGenerator[None]:
+    """Prolong a fixed lease to ``ttl`` seconds from ``began``; its owner counts on ``believed`` seconds.
 
     Raises `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time.
     """
-    with engine.holds.mutex:
-        began = engine.clock()
-        ttl = hold.lease.promise(began, ttl)
     event = yield from prolong(engine.masters, hold, ttl)
     with engine.holds.mutex:
         disowned = event is LeaseEvent.DISOWNED
         if not disowned:
-            hold.lease.renewed(began, engine.clock(), ttl)
+            hold.lease.renewed(began, engine.clock(), believed)
         elif hold in engine.holds:  # a release at the same time ended it: that is no loss
             hold.lease.on(event, DISOWNED)
         state = hold.lease.update(engine.clock())

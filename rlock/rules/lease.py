@@ -78,7 +78,10 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: the mutex of `HoldTable` serialises the events."""
 
-    __slots__ = ("confirmation", "ended_by", "promised", "reason", "state", "ttl", "valid_until")
+    __slots__ = (
+        *("confirmation", "ended_by", "prolonging", "promised"),
+        *("reason", "state", "ttl", "valid_until"),
+    )
 
     def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
@@ -92,6 +95,8 @@ class Lease:
         self.confirmation = confirmation
         #: Until when the masters were told to keep a fixed lease that was prolonged.
         self.promised = 0.0
+        #: The ttls of the commands that prolong it and are under way.
+        self.prolonging: tuple[float, ...] = ()
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""

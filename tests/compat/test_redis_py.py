@@ -11,7 +11,8 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import redis
@@ -21,6 +22,8 @@ import redis.exceptions
 import rlock
 import rlock.asyncio
 from rlock.compat import redis_py
+from rlock.procedures.port import Request, WaitGenerator
+from rlock.rules.quorum import Ballot
 
 from ..servers import Fleet
 
@@ -161,6 +164,68 @@ def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(client: rlock.Cl
     assert hold.lease.valid_until >= before
     assert hold.lease.ttl > 3.5
     assert hold.renewal.due_at < before
+    held.release()
+
+
+def test_a_lease_that_is_nearly_over_becomes_a_renewed_one_of_full_length(client: rlock.Client) -> None:
+    held = lock(client, timeout=4)
+    held.acquire()
+    (hold,) = client._engine().holds
+    hold.lease.valid_until -= 3.5
+    assert held.extend(3600)
+    assert hold.lease.ttl == 4
+    held.release()
+
+
+def test_a_renewed_lease_is_not_prolonged_by_the_timeout_of_another_lock(client: rlock.Client) -> None:
+    held, other = lock(client), lock(client, timeout=5)
+    held.acquire()
+    other.local.token = held.local.token
+    assert other.reacquire()
+    (hold,) = client._engine().holds
+    # The next renewal tells the masters 2 s.
+    assert client._engine().holds.remaining(hold) <= 2
+    assert 4.9 < (hold.options.max_hold or 0.0) < 6
+    held.release()
+
+
+def test_a_shorter_extension_that_is_sent_late_leaves_no_belief_in_a_longer_one(
+    client: rlock.Client, masters1: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lock(client, timeout=2)
+    held.acquire()
+    engine = client._engine()
+    (hold,) = engine.holds
+    call = engine.masters.call
+
+    def late(request: Request) -> WaitGenerator[Ballot]:
+        monkeypatch.setattr(engine.masters, "call", call)
+        assert held.extend(5, replace_ttl=True)
+        return (yield from call(request))
+
+    monkeypatch.setattr(engine.masters, "call", late)
+    assert held.reacquire()
+    with redis.Redis.from_url(masters1.urls[0]) as raw:
+        left = engine.holds.remaining(hold)
+        assert left * 1000 <= raw.pttl("x") + 1
+    assert hold.lease.prolonging == ()
+    held.release()
+
+
+def test_extend_reads_the_confirmation_of_a_hand_off_first(
+    client: rlock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lock(client, timeout=60)
+    held.acquire()
+    engine = client._engine()
+    (hold,) = engine.holds
+    read: list[bool] = []
+    ballot = SimpleNamespace(sent_at=engine.clock())
+    confirmation = SimpleNamespace(proves=lambda: bool(read), ballot=ballot)
+    monkeypatch.setattr(engine.masters, "read_arrived", lambda: read.append(True))
+    with engine.holds.mutex:  # the watchdog must not look at it in between
+        hold.lease.confirmation, hold.lease.valid_until = cast(Any, confirmation), engine.clock()
+        assert held.extend(30)
     held.release()
 
 
