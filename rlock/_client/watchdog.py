@@ -200,14 +200,14 @@ class Watchdog(ABC):
         """Apply outcomes to their leases; the holds that are lost."""
         events: list[Event] = []
         lost: list[Hold] = []
-        now = self._clock()
         for outcome in outcomes:
-            self._holds.hear(outcome.hold, now)
+            self._holds.hear(outcome.hold, self._clock(), early=True)
         with self._mutex:
             for hold, event, sent_at in outcomes:
                 if hold not in self._holds:
                     continue  # released meanwhile: otherwise "not ours" would be reported as a loss
-                before = hold.lease.state
+                # Not before the mutex: a loss that was told during that wait must stay one.
+                before, now = hold.lease.state, self._clock()
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)
                 else:

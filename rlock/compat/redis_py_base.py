@@ -190,20 +190,20 @@ class BaseLock:
                 hold.options = replace(hold.options, renew=True, max_hold=held + seconds)
                 if not renewed:
                     # Its renewals must not shorten it, and have to fit into it: it may be nearly over.
-                    lease.ttl = lease.promise(now, 0.0 if lease.prolonging else hold.options.lease.ttl)
+                    lease.ttl = lease.promise(now, 0.0 if lease.prolongs else hold.options.lease.ttl)
                 hold.renewal.stopped = None
                 engine.watchdog.watch(hold)
                 return True
             ttl = lease.promise(now, seconds)
             # Those commands may be sent behind this one: then the masters keep the lease no longer.
-            believed = min(ttl, *lease.prolonging) if lease.prolonging else ttl
-            lease.prolonging = (*lease.prolonging, ttl)
+            believed = min(ttl, *lease.prolongs) if lease.prolongs else ttl
+            lease.prolongs = (*lease.prolongs, ttl)
         try:
             yield from _prolong_gen(engine, hold, now, ttl, believed)
         finally:
             with engine.holds.mutex:
-                at = lease.prolonging.index(ttl)
-                lease.prolonging = lease.prolonging[:at] + lease.prolonging[at + 1 :]
+                at = lease.prolongs.index(ttl)
+                lease.prolongs = lease.prolongs[:at] + lease.prolongs[at + 1 :]
         return True
 
     def _extended(self, doing: str) -> tuple[Engine, Hold]:

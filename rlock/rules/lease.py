@@ -78,10 +78,7 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: the mutex of `HoldTable` serialises the events."""
 
-    __slots__ = (
-        *("confirmation", "ended_by", "prolonging", "promised"),
-        *("reason", "state", "ttl", "valid_until"),
-    )
+    __slots__ = ("confirmation", "ended_by", "prolongs", "promised", "reason", "state", "ttl", "valid_until")
 
     def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
@@ -96,7 +93,7 @@ class Lease:
         #: Until when the masters were told to keep a fixed lease that was prolonged.
         self.promised = 0.0
         #: The ttls of the commands that prolong it and are under way.
-        self.prolonging: tuple[float, ...] = ()
+        self.prolongs: tuple[float, ...] = ()
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""

@@ -24,6 +24,7 @@ from rlock._client.watchdog import OnLost
 from rlock._sync.runtime import Runtime
 from rlock.errors import LeaseLostError
 from rlock.model import LeaseState
+from rlock.procedures.renew import RenewalOutcome
 from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
@@ -212,6 +213,24 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         dog.watch(hold)
         renewed_at = max(now, hold.renewal.due_at) if woken else dog._wake_at
         assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
+
+
+def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
+    now, told = [8.0], []
+
+    class Mutex:
+        def __enter__(self) -> None:
+            now[0] = 9.0
+            told.append(table.state(hold))  # by another thread
+
+        def __exit__(self, *_: object) -> None: ...
+
+    masters: Any = None
+    table, hold = HoldTable(lambda: now[0], Runtime(), masters, int), a_hold("x")
+    table.add(hold)
+    table.mutex = Mutex()
+    lost = Watchdog(table, masters)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
+    assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
 
 
 def test_an_exception_does_not_end_the_calls_of_an_event_loop() -> None:
