@@ -6,6 +6,7 @@ the others names the old primary for ever. So rlock asks all of them, and the ne
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ PORT = 26379
 #: How long one Sentinel may take for each step of its answer, and for its name and all steps.
 SENTINEL_S = 0.5
 DEADLINE_S = 1.5
+LATE = f"no answer within {DEADLINE_S:g} s"
 
 _URL = re.compile(r"([^:]+)://(?:([^/?#]*)@)?([^/?#@]+)/([A-Za-z0-9._-]+)/?(?:\?([^#]*))?")
 _YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
@@ -77,7 +79,7 @@ class Service:
         self.service_name = name
         self.sentinels = sentinels  # an endpoint for each
         self._error = error
-        self._asking: dict[int, Future[Any]] = {}
+        self._asking: dict[tuple[int, int], Future[Any]] = {}  # by process: a fork has no threads
 
     def newest(self, answers: Sequence[Any]) -> tuple[str, int]:
         """The address in the newest of the answers. Raises redis-py's error if there is none."""
@@ -87,7 +89,7 @@ class Service:
         for answer in answers:
             if isinstance(answer, errors("AuthenticationError", "NoPermissionError")):
                 raise type(answer)(f"its Sentinels refuse the password or the user: {answer}")
-        said = [f"{one.label}: {answer}" for one, answer in zip(self.sentinels, answers, strict=True)]
+        said = [f"{one.label}: {str(it) or LATE}" for one, it in zip(self.sentinels, answers, strict=True)]
         if any("No such master" in each for each in said):
             raise self._error(
                 f"its Sentinels know no service {self.service_name!r}: check the name in the URL"
@@ -98,18 +100,17 @@ class Service:
         # At the same time: otherwise each one that is down would add its time-out to every attempt.
         asked = [self._question(i) for i in range(len(self.sentinels))]
         wait(asked, DEADLINE_S)
-        late = f"no answer within {DEADLINE_S:g} s"
-        return self.newest([each.result() if each.done() else late for each in asked])
+        return self.newest([each.result() if each.done() else LATE for each in asked])
 
     def _question(self, i: int) -> Future[Any]:
-        found = self._asking.get(i)
+        found = self._asking.get(key := (os.getpid(), i))
         if found is None or found.done():  # otherwise a name that hangs would take a thread more each time
             connection, found = self.sentinels[i].connection(SENTINEL_S), Future()
             answer = partial(lambda found: found.set_result(self._ask(connection)), found)
-            self._asking[i] = found
             try:
                 # A daemon, and no executor: otherwise the process could not end while one is down.
                 threading.Thread(target=answer, daemon=True).start()
+                self._asking[key] = found  # not before: Ctrl-C would leave it without an answer, for ever
             except RuntimeError:  # there are no more threads
                 answer()
         return found

@@ -206,8 +206,7 @@ class Watchdog(ABC):
             for hold, event, sent_at in outcomes:
                 if hold not in self._holds:
                     continue  # released meanwhile: otherwise "not ours" would be reported as a loss
-                # Not before the mutex: a loss that was told during that wait must stay one.
-                before, now = hold.lease.state, self._clock()
+                before, now = hold.lease.state, self._clock()  # not earlier: a loss that was told stays one
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)
                 else:
