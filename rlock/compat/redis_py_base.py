@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import weakref
 from dataclasses import replace
@@ -123,8 +124,8 @@ class BaseLock:
             # The instant of redis-py's last try: it starts no pause that would end behind the limit.
             last = (math.ceil(limit / sleep) - 1) * sleep if sleep > 0 else limit
             until = engine.clock() + last if last > 0 else AT_ONCE
-        before, owner = self._owner, Owner()
-        key = OwnerKey(engine.key().label, weakref.ref(owner))
+        before, owner, name = self._owner, Owner(), self._name  # the function must not keep this lock
+        key = OwnerKey(engine.key().label, weakref.ref(owner, lambda _: _owner_ended(engine, key, name)))
         try:
             if not (yield from contend(engine, engine.contender(key, self._options(), until))):
                 return False
@@ -132,15 +133,15 @@ class BaseLock:
             if hold is None:
                 raise LockNotOwnedError(self._name, "a signal handler ended it")
             given = hold.owner if token is None else token
+            if before is not None and before.hold in engine.holds:
+                engine.holds.give_up(before.hold)  # its lease is over, or this acquire would have waited
             self.local.owner, self.local.token = owner, given.encode() if isinstance(given, str) else given
+            return True
         except BaseException:
             # Ctrl-C after the grant: the caller would not know that it has the lock.
             if (hold := engine.holds.find(key, self._name)) is not None:
                 engine.holds.give_up(hold)
             raise
-        if before is not None and before.hold in engine.holds:
-            engine.holds.give_up(before.hold)  # its lease is over, or this acquire would have waited
-        return True
 
     @property
     def _owner(self) -> Owner | None:
@@ -165,12 +166,13 @@ class BaseLock:
         raise LockNotOwnedError(self._name, "this process does not hold it")
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
+        owner = self._owner
         try:
-            hold = self._hold(engine, NOT_OWNED)
+            yield from engine.release_gen(self._hold(engine, NOT_OWNED))
         finally:
-            self.local.token = None
-        yield from engine.release_gen(hold)
-        self.local.owner = None
+            # Another thread or task may have got the lock meanwhile. After Ctrl-C this one may still hold it.
+            if self._owner is owner and (owner is None or owner.hold not in engine.holds):
+                self.local.owner = self.local.token = None
 
     def _extend_gen(
         self, engine: Engine, hold: Hold, seconds: float, *, added: bool
@@ -252,6 +254,14 @@ def _prolong_gen(
         engine.watchdog.report_loss(hold)
     if state is LeaseState.LOST or disowned:
         raise LeaseLostError(hold.name, hold.reason)
+
+
+def _owner_ended(engine: Engine, key: OwnerKey, name: str) -> None:
+    """Drop a hold whose loss was reported. Otherwise it would stay for ever: nobody can release it."""
+    hold = engine.holds.find(key, name)
+    if hold is not None and hold.report.end_reported and engine.pid == os.getpid():
+        with engine.holds.mutex:
+            engine.holds.remove(hold)
 
 
 def _reported(_: LeaseLostError) -> None:

@@ -25,6 +25,7 @@ from rlock.compat import redis_py
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules.quorum import Ballot
 
+from ..interrupts import every_line
 from ..servers import Fleet
 
 #: Versions 6.4.0 and 7.0.1 have the same tests; those of 8 count the pauses of redis-py's own loop.
@@ -265,6 +266,55 @@ def test_the_hold_of_a_collected_lock_is_not_renewed(client: rlock.Client) -> No
     lock(client).acquire()
     (hold,) = client._engine().holds
     assert hold.renewal_stop(0.0) is not None
+
+
+def test_a_lost_hold_of_a_collected_lock_is_dropped(client: rlock.Client) -> None:
+    held = lock(client, timeout=4)
+    held.acquire()
+    engine = client._engine()
+    (hold,) = engine.holds
+    engine.watchdog.report_loss(hold, "a test")
+    assert hold in engine.holds, "its owner can still be told"
+    del held
+    assert len(engine.holds) == 0
+
+
+def test_a_release_leaves_the_next_hold_of_the_same_lock_alone(
+    client: rlock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lock(client, thread_local=False)
+    held.acquire()
+    engine = client._engine()
+    call = engine.masters.call
+
+    def slow(request: Request) -> WaitGenerator[Ballot]:
+        monkeypatch.setattr(engine.masters, "call", call)
+        ballot = yield from call(request)
+        thread = threading.Thread(target=held.acquire)
+        thread.start()
+        thread.join()
+        return ballot
+
+    monkeypatch.setattr(engine.masters, "call", slow)
+    held.release()
+    (hold,) = engine.holds
+    assert held.owned()
+    assert hold.owner_key.alive(), "otherwise it is not renewed"
+    held.release()
+
+
+# Python ignores an interrupt in a callback of a weak reference.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_after_an_interrupt_a_release_is_complete_or_can_be_repeated(client: rlock.Client) -> None:
+    held = lock(client)
+    for interrupt in every_line("redis_py_base.py", "redis_py.py", least=5):
+        held.acquire()
+        with interrupt:
+            held.release()
+        if held.owned():
+            held.release()
+        assert not client._engine().holds
+        assert not held.locked()
 
 
 def test_a_lock_class_belongs_to_a_client_of_rlock() -> None:
