@@ -45,11 +45,11 @@ class _Term:
 
     def left(self) -> float:
         """Seconds until the leader has to step down; 0.0: the term is over, for ever."""
-        lease = self.hold.lease
+        engine, lease = self._engine, self.hold.lease
         # First: otherwise a confirmation in between would end the term of a lease that it prolongs.
-        length = lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl)
-        left = self._engine.holds.remaining(self.hold) - step_down_margin(length)
-        if left <= 0.0 or self._engine.pid != os.getpid():
+        margin = step_down_margin(lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl))
+        # In a forked child no lease is asked for: another thread of its parent may have had the mutex.
+        if engine.pid != os.getpid() or (left := engine.holds.remaining(self.hold) - margin) <= 0.0:
             self.over = True
         return 0.0 if self.over else left
 
