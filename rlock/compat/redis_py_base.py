@@ -43,8 +43,8 @@ class LockNotOwnedError(LeaseLostError, redis.exceptions.LockNotOwnedError):
     """The hold ended without a release, or never was one of this process."""
 
     def __init__(self, lock_name: str, reason: str) -> None:
+        redis.exceptions.LockNotOwnedError.__init__(self, reason, lock_name)  # what its repr reads
         LeaseLostError.__init__(self, lock_name, reason)
-        self.lock_name = lock_name
 
 
 class LockUnreachableError(QuorumUnreachableError, redis.exceptions.ConnectionError):
@@ -178,8 +178,9 @@ class BaseLock:
         now = engine.clock()
         held, limit = now - hold.acquired_at, hold.options.max_hold
         if added:
-            # The lease on the masters is a drift longer than the validity.
-            seconds += hold.lease.promise(now, 0.0) if limit is None else limit - held
+            # The lease on the masters is a drift longer than the validity. Behind the limit it still runs.
+            left = hold.lease.promise(now, 0.0)
+            seconds += left if limit is None else max(limit - held, left)
         if limit is None and seconds <= self.client._options.max_ttl:
             yield from _prolong_gen(engine, hold, seconds)
             return True
@@ -187,8 +188,9 @@ class BaseLock:
             if hold.lease.update(now) is LeaseState.LOST:
                 raise LeaseLostError(hold.name, hold.reason)
             if limit is None:
-                hold.lease.ttl = hold.lease.promise(now, 0.0)  # its renewals must not shorten it
-            hold.options = replace(hold.options, renew=True, max_hold=held + seconds)
+                # Its renewals must not shorten it, and not be as short as what is left of it.
+                hold.lease.ttl = hold.lease.promise(now, self.client._options.ttl)
+            hold.options = replace(hold.options, renew=True, max_hold=max(limit or 0.0, held + seconds))
             hold.renewal.stopped = None
             engine.watchdog.watch(hold)
         return True
