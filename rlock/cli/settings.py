@@ -72,8 +72,9 @@ class Settings:
         path = self.file
         environ = dict(os.environ)
         for variable in sorted(each for each in environ if each.startswith("RLOCK_")):
-            if variable not in _KNOWN and not variable.startswith("RLOCK_TEST_"):
-                complain(f"{variable} is no setting, and changes nothing{_meant(variable, _KNOWN)}")
+            # Other programs may have variables with this prefix: only a likely slip is told.
+            if variable not in _KNOWN and (meant := _meant(variable, _KNOWN, 0.8)):
+                complain(f"{variable} is no setting, and changes nothing{meant}")
         # An empty variable says nothing, as for the library.
         given = {_variable(key) for key in KEYS if environ.get(_variable(key), "").strip()}
         if path is not None:
@@ -208,11 +209,11 @@ def _parse(path: Path) -> dict[str, Any]:
     return found
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
+def _meant(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """The known word that may be meant."""
     import difflib
 
-    near = difflib.get_close_matches(word, known, 1)
+    near = difflib.get_close_matches(word, known, 1, likeness)
     return f": did you mean {near[0]!r}?" if near else ""
 
 

@@ -44,8 +44,8 @@ class LockNotOwnedError(LeaseLostError, redis.exceptions.LockNotOwnedError):
     """The hold ended without a release, or never was one of this process."""
 
     def __init__(self, lock_name: str, reason: str) -> None:
+        redis.exceptions.LockNotOwnedError.__init__(self, reason, lock_name)  # what its repr reads
         LeaseLostError.__init__(self, lock_name, reason)
-        self.lock_name = lock_name
 
 
 class LockUnreachableError(QuorumUnreachableError, redis.exceptions.ConnectionError):
@@ -184,15 +184,18 @@ class BaseLock:
                 raise NotHeldError(hold.name, engine.holds.holder(hold.name))
             if lease.update(now) is LeaseState.LOST:
                 raise LeaseLostError(hold.name, hold.reason)
-            held, renewed = now - hold.acquired_at, hold.options.renew
+            options, held = hold.options, now - hold.acquired_at
             if added:
-                # The lease on the masters is a drift longer than the validity.
-                seconds += (hold.options.max_hold or held) - held if renewed else lease.promise(now, 0.0)
-            if renewed or seconds > self.client._options.max_ttl:
-                hold.options = replace(hold.options, renew=True, max_hold=held + seconds)
-                if not renewed:
+                # The lease on the masters is a drift longer than the validity, and may run behind the limit.
+                left = lease.promise(now, 0.0)
+                seconds += left if options.max_hold is None else max(options.max_hold - held, left)
+            if options.renew or seconds > self.client._options.max_ttl:
+                max_hold = max(options.max_hold or 0.0, held + seconds)
+                hold.options = replace(options, renew=True, max_hold=max_hold)
+                if not options.renew:
                     # Its renewals must not shorten it, and have to fit into it: it may be nearly over.
-                    lease.ttl = lease.promise(now, 0.0 if lease.prolongs else hold.options.lease.ttl)
+                    ttl = max(options.lease.ttl, self.client._options.ttl)
+                    lease.ttl = lease.promise(now, 0.0 if lease.prolongs else ttl)
                 hold.renewal.stopped = None
                 engine.watchdog.watch(hold)
                 return True

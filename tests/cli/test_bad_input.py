@@ -123,6 +123,11 @@ def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tm
     refused(inside(*words(name), RLOCK_CONFIG=str(broken)), 78, str(broken), "ttl must be a finite number")
 
 
+@pytest.mark.parametrize("given", [["list"], ["watch", "--json", "--once"], ["exporter"]])
+def test_a_pattern_that_no_name_can_match_is_not_blamed_on_the_masters(given: list[str | bytes]) -> None:
+    refused(inside(*given, b"caf\xe9", masters=NOWHERE), 64, "the pattern", "UTF-8")
+
+
 @pytest.mark.parametrize("name", ON_A_LOCK)
 @pytest.mark.parametrize(
     ("lock", "told"),

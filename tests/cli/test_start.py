@@ -30,7 +30,7 @@ HEAVY = ("redis", "valkey", "asyncio", "ssl")
     [
         ("rlock.cli.main", ["--version"]),
         ("click", ["--version"]),
-        ("rlock.cli.settings", ["--version"]),
+        ("rlock.cli.settings", ["run", "job", "true"]),
         ("rlock.cli.commands.run", ["run", "job", "true"]),
         ("rlock.client", ["run", "job", "true"]),
         ("redis", ["status", "job"]),

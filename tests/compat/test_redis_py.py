@@ -10,6 +10,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -230,6 +231,28 @@ def test_extend_reads_the_confirmation_of_a_hand_off_first(
     held.release()
 
 
+def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rlock.Client) -> None:
+    held = lock(client, timeout=60)
+    held.acquire()
+    (hold,) = client._engine().holds
+    for seconds, replaced in ((1, True), (-30, False), (-90, False)):
+        assert held.extend(seconds, replace_ttl=replaced)
+        assert hold.options.max_hold == 60
+    hold.options = replace(hold.options, max_hold=1e-9)  # its time is over, its last lease is not
+    assert held.extend(3)
+    assert hold.acquired_at + (hold.options.max_hold or 0.0) > hold.lease.valid_until + 3
+    held.release()
+
+
+def test_a_lease_that_is_extended_at_its_end_is_renewed_for_the_ttl(client: rlock.Client) -> None:
+    held = lock(client, timeout=0.4)
+    held.acquire()
+    (hold,) = client._engine().holds
+    assert held.extend(3600)
+    assert hold.lease.ttl == pytest.approx(2)
+    held.release()
+
+
 def test_a_shorter_lease_is_not_given_to_the_masters(client: rlock.Client, masters1: Fleet) -> None:
     held = lock(client, timeout=5)
     held.acquire()
@@ -253,6 +276,7 @@ def test_the_errors_are_those_of_both_packages(client: rlock.Client, masters1: F
     for error in (unheld.value, lost.value):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.lock_name) == (type(error), str(error), "x")
+        assert repr(error) == repr(again) != ""
 
 
 def test_masters_that_do_not_answer_are_a_connection_error() -> None:

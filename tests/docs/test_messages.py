@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from rlock._client.endpoints import ONE_SERVER
+from rlock._client.endpoints import _URLS, ONE_SERVER
+from rlock._client.sentinel import FORM
 
 from ..repository.test_house import MODULES, ROOT
 from .pages import DOCS
@@ -14,7 +15,7 @@ from .pages import DOCS
 #: Calls with a text for people.
 SAY = {"Fault", "broken", "RLockError", "warning", "error", "info", "exception"}
 #: Within other messages, or for nobody.
-INNER = {"not needed any more", "… …", "…: …", "fixed lease", ONE_SERVER}
+INNER = {"not needed any more", "… …", "…: …", "fixed lease", ONE_SERVER, _URLS.replace(FORM, "…")}
 HOLE = "…"
 
 

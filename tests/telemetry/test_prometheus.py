@@ -76,6 +76,7 @@ def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorReg
         ("redlock_renewal_failures_total", {}, 2),
         ("redlock_renewal_duration_seconds_sum", {}, 0.004),
         ("redlock_master_up", m1, 1),
+        ("redlock_master_heard", m1, 0),
         ("redlock_node_failures_total", {**m1, "kind": "timeout"}, 1),
         ("redlock_master_slow_total", m1, 1),
         ("redlock_guarded_votes_total", m1, 1),

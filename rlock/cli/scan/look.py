@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..._client.connections import broken
 from ...client import Client
+from ...errors import OptionsError
 from ...model import LASTING, LockStatus
 from ...procedures.inspect import told
 from ...procedures.port import Masters, Request, WaitGenerator
@@ -81,6 +82,10 @@ class Scan:
     def __init__(
         self, client: Client, pattern: str = "*", limit: int = 200, *, scan_s: float = 0.01, waiters: int = 20
     ) -> None:
+        try:
+            pattern.encode()
+        except UnicodeEncodeError:
+            raise OptionsError(f"the pattern must be text that UTF-8 can carry: {pattern!r}") from None
         self._client = client
         self._limit = limit
         self._scan_s = scan_s
