@@ -15,6 +15,7 @@ from .failovers import FAILOVERS
 from .hosts import Host
 from .partitions import lose_commands, partition, silence
 from .referee import valid_for
+from .repeated import REPEATED
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
 from .strangers import STRANGERS
 
@@ -394,4 +395,5 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "newcomer": newcomer,
     **FAILOVERS,
     **STRANGERS,
+    **REPEATED,
 }

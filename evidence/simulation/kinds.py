@@ -96,6 +96,15 @@ KINDS: dict[str, dict[str, int]] = {
         "look": 1,
         "newcomer": 8,
     },
+    "messages": {
+        "late commands": 12,
+        "late waiters": 8,
+        "evictions": 3,
+        "uneven": 6,
+        "let go": 2,
+        "newcomer": 1,
+        "cut": 1,
+    },
 }
 MODES = {
     "storm": 22,
@@ -109,6 +118,7 @@ MODES = {
     "groups": 20,
     "guard": 24,
     "leases": 24,
+    "messages": 16,
 }
 #: By mode: the events behind which a step does most harm.
 FITTING: dict[str, dict[str, tuple[str, ...]]] = {

@@ -111,7 +111,7 @@ class Play:
                 host.set_the_clock_right()
             self._past(host)
             if setup.ahead:
-                host.had_tokens(self.locks, setup.ahead, dice)
+                host.had_tokens(self.locks, setup.ahead, dice, share=0.5 if setup.mode == "messages" else 1.0)
         if record:
             self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         self.oracles = Oracles(self)

@@ -52,7 +52,7 @@ RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races", "stops", "leases")
+BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
@@ -156,6 +156,18 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((3, 3, 5)),
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode == "messages":
+        return Setup(
+            3,
+            dice.choice((2, 3, 3, 4)),
+            mode,
+            "long",
+            dice.choice((0.0002, 0.005)),
+            joined=True,
+            habit=dice.choice(("always", "trying")),
+            far=dice.choice((0.0, 0.0, 0.15, 0.3)),
+            ahead=dice.choice((0.0, 0.3, 0.5)),
+        )
     if mode == "leases":
         fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
         return Setup(
