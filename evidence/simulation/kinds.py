@@ -95,6 +95,9 @@ KINDS: dict[str, dict[str, int]] = {
         "evict": 5,
         "look": 1,
         "newcomer": 8,
+        "one fewer": 1,
+        "out of reach": 1,
+        "broken off": 1,
     },
     "messages": {
         "late commands": 12,
@@ -104,6 +107,7 @@ KINDS: dict[str, dict[str, int]] = {
         "let go": 2,
         "newcomer": 1,
         "cut": 1,
+        "one fewer": 5,
     },
 }
 MODES = {

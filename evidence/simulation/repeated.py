@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
+
+from rlock.rules.options import LockOptions
 
 if TYPE_CHECKING:
     from .client import Client
+    from .events import Way
     from .faults import Nemesis
     from .hosts import Host
 
@@ -72,6 +76,85 @@ def uneven(nemesis: Nemesis) -> None:
     behind_each(nemesis, dice.choice(("leave", "leave", "enter")), dice.choice((0.5, 1.0)), change)
 
 
+def one_fewer(nemesis: Nemesis) -> None:
+    """Each client does not reach one master; when it has left a lock, another one.
+
+    It reaches it again when the master has lost its memory, or after a while.
+    """
+    play, dice = nemesis.play, nemesis.dice
+    chance = dice.choice((0.4, 0.8))
+
+    def shut(client: Client | None, _: Host | None = None) -> None:
+        if client is None:
+            return
+        host = dice.choice(nemesis.world.hosts)
+        way, opened = client.ways[host.index][0], list[bool]()
+        way.shut()
+
+        def open_it() -> None:
+            if not opened:
+                opened.append(True)
+                way.open()
+
+        def at_loss(_: Client | None, there: Host | None) -> None:
+            if there is host:
+                nemesis.later(dice.choice((0.001, 0.01, 0.05)), open_it)
+            elif not opened:
+                play.behind("loss", 1, at_loss)
+
+        play.behind("loss", 1, at_loss)
+        nemesis.later(dice.uniform(1.0, 2.5), open_it)
+
+    for client in nemesis.world.clients:
+        if dice.random() < chance:
+            shut(client)
+    behind_each(nemesis, "leave", chance, shut)
+
+
+def out_of_reach(nemesis: Nemesis) -> None:
+    """Behind each grant some clients do not reach one master of it, until the lease there has ended.
+
+    Others, who do not reach it either, ask for the lock in the meantime.
+    """
+    dice, lock, fleet = nemesis.dice, nemesis.lock, nemesis.play.fleet
+
+    def until_its_end(way: Way, host: Host) -> None:
+        way.shut()
+        nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
+
+    def ask(host: Host) -> None:
+        one = nemesis.world.client(fleet[0])
+        until_its_end(one.ways[host.index][0], host)
+        one.thread().start(one.trying_once(LockOptions(lock, fleet[0].lease(None)), 0.0))
+
+    def shut(client: Client | None, there: Host | None) -> None:
+        taken = [host for host in nemesis.world.hosts if host.left(nemesis.lock)]
+        if client is None or not taken:
+            return
+        host = dice.choice(taken)
+        for each in nemesis.world.clients:
+            if each is client or dice.random() < 0.6:
+                until_its_end(each.ways[host.index][0], host)
+        for _ in range(dice.choice((0, 1, 1, 2))):
+            nemesis.later(dice.uniform(0.3, 0.97), partial(ask, host))
+
+    behind_each(nemesis, "enter", 0.9, shut)
+
+
+def broken_off(nemesis: Nemesis) -> None:
+    """Behind each grant beside a valid lease connections of its client end, and it asks again."""
+
+    def cut(client: Client | None, _: Host | None) -> None:
+        for server in client.calls.connections.servers if client else ():
+            if server.connection is not None and server.connection.pending:
+                server.connection.cut()
+
+    def later(client: Client | None, there: Host | None) -> None:
+        nemesis.later(nemesis.dice.uniform(0.05, 0.31), lambda: cut(client, there))
+
+    behind_each(nemesis, "rival", 0.7, later)
+
+
 def evictions(nemesis: Nemesis) -> None:
     """An operator, whom nothing holds up, evicts those that were handed the lock."""
     operator = nemesis.world.client(nemesis.play.fleet[0])
@@ -88,4 +171,7 @@ REPEATED: dict[str, Callable[[Nemesis], None]] = {
     "late waiters": late_waiters,
     "uneven": uneven,
     "evictions": evictions,
+    "one fewer": one_fewer,
+    "out of reach": out_of_reach,
+    "broken off": broken_off,
 }
