@@ -123,7 +123,7 @@ def lapsed_lease(stack: ExitStack) -> None:
     one that had granted nobody else since its message. A stopped holder worked beside a later one."""
     token_without_lock(stack)  # it hid behind the mend of this one
     _agrees(stack)
-    _claims(stack, grants=True, patient=False)
+    _claims(stack, grants=True)
     _granted(stack, also_agreed=True)
 
 
@@ -131,7 +131,7 @@ def lapsed_lease(stack: ExitStack) -> None:
 def old_token(stack: ExitStack) -> None:
     """A message that was too old for the validity still gave its fencing token. A later holder had a lower
     token than the one before it, and the resource refused the rightful one."""
-    _claims(stack, whole=False, patient=False)
+    _claims(stack, whole=False)
 
 
 @bug("eviction that comes undone", "3.10")

@@ -15,6 +15,7 @@ from .failovers import FAILOVERS
 from .hosts import Host
 from .partitions import lose_commands, partition, silence
 from .referee import valid_for
+from .repeated import REPEATED
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
 from .strangers import STRANGERS
 
@@ -104,9 +105,12 @@ class Nemesis:
     def later(self, delay: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
+    def entered_ago(self) -> float:
+        return self.world.events.now - self.world.referee.entered[-1].at
+
     def behind_lease(self, host: Host, delay: float, action: Callable[[], object]) -> None:
         """Do it when the lease on a master has ended, however often it is prolonged."""
-        left_s = host.master.pttl(self.lock) / 1000
+        left_s = host.master.pttl(self.lock) / 1000 if host.left(self.lock) else 0.0
         again = partial(self.behind_lease, host, delay, action)
         self.later(max(left_s, 0.0) + delay, action if left_s <= 0 else again)
 
@@ -175,12 +179,8 @@ def lose_answers(nemesis: Nemesis) -> None:
 def half_open(nemesis: Nemesis) -> None:
     chosen = nemesis.dice.choice(("both", "there", "back"))
     for connection in nemesis.links():
-        wires = {
-            "both": (connection.there, connection.back),
-            "there": (connection.there,),
-            "back": (connection.back,),
-        }
-        connection.mute(*wires[chosen])
+        there, back = connection.there, connection.back
+        connection.mute(*{"both": (there, back), "there": (there,), "back": (back,)}[chosen])
 
 
 def hold_up(nemesis: Nemesis) -> None:
@@ -248,10 +248,11 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
         what = nemesis.dice.choice(("rival", "threat"))
 
         def die(_: Client | None, there: Host | None) -> None:
-            if there is not None:
+            early = nemesis.play.setup.habit == "apart" and nemesis.entered_ago() < 0.3
+            if there is not None and not early:
                 nemesis.later(0.0, there.restart)  # behind its reply
-            if nemesis.dice.random() < 0.7:
-                nemesis.play.behind(what, 1, die)
+            if early or nemesis.dice.random() < 0.7:
+                nemesis.play.behind("rival" if early else what, 1, die)
 
         nemesis.play.behind(what, 1, die)
         return
@@ -394,4 +395,5 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "newcomer": newcomer,
     **FAILOVERS,
     **STRANGERS,
+    **REPEATED,
 }

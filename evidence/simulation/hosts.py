@@ -75,8 +75,9 @@ class Host(Process):
         self.tripwire = False
         #: The next scripts get these replies and do not run: the server is no Redis for a while.
         self.nonsense: deque[Any] = deque()
-        #: Connections end when this script comes, before it runs.
+        #: Connections end when this script comes, before it runs: so often.
         self.drops = ""
+        self.drops_share = 1.0
         #: It has `appendfsync always`: what it has answered outlives a restart.
         self.durable = False
         #: Owners whose locks came back from a snapshot.
@@ -120,14 +121,14 @@ class Host(Process):
         """The time of the world in whole milliseconds of this machine's clock."""
         return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
 
-    def had_tokens(self, names: Sequence[str], ahead: float, dice: Random) -> None:
+    def had_tokens(self, names: Sequence[str], ahead: float, dice: Random, *, share: float) -> None:
         """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
         if dice.random() < ahead:
             token = self.time_us() + round(dice.choice((0.3, 30.0)) * 1e6)
             for name in names:
                 self.master.write(fence(name), f"{token} somebody:else", "3600000")
         elif dice.random() < 0.5:
-            self.drops = "fence"
+            self.drops, self.drops_share = "fence", share
 
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
@@ -273,7 +274,8 @@ class Host(Process):
             self.nonsense.rotate()
             session.connection.answer(self.nonsense[0])
             return
-        if command.script.name == self.drops:
+        rarely = self.drops_share < 1.0 and client.random.random() >= self.drops_share
+        if command.script.name == self.drops and not rarely:
             session.connection.cut()
             return
         recorder = world.recorder

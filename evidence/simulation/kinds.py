@@ -95,6 +95,19 @@ KINDS: dict[str, dict[str, int]] = {
         "evict": 5,
         "look": 1,
         "newcomer": 8,
+        "one fewer": 1,
+        "out of reach": 1,
+        "broken off": 1,
+    },
+    "messages": {
+        "late commands": 12,
+        "late waiters": 8,
+        "evictions": 3,
+        "uneven": 6,
+        "let go": 2,
+        "newcomer": 1,
+        "cut": 1,
+        "one fewer": 5,
     },
 }
 MODES = {
@@ -109,6 +122,7 @@ MODES = {
     "groups": 20,
     "guard": 24,
     "leases": 24,
+    "messages": 16,
 }
 #: By mode: the events behind which a step does most harm.
 FITTING: dict[str, dict[str, tuple[str, ...]]] = {

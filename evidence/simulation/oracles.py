@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE, fence
 from rlock.rules.options import ClientOptions
-from rlock.rules.timing import guard_time
+from rlock.rules.timing import CLAIM_S, guard_time
 
 from .client import Client
 from .connections import Connection
@@ -174,8 +174,10 @@ class Oracles:
             confirmation = hold.lease.confirmation
             if hold.owner != owner or confirmation is None or owner in self._evicted:
                 continue
-            for host in map(self.world.hosts.__getitem__, confirmation.given):
-                kept = host.lost_at < 0.0 and self.world.may_kill
+            for i, message in confirmation.given.items():
+                host = self.world.hosts[i]
+                lasts = host.time_us() - message.time_us < 0.98e6 * CLAIM_S  # or it has ended by itself
+                kept = host.lost_at < 0.0 and self.world.may_kill and lasts
                 if kept and owner not in host.left(hold.name):
                     self._accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
 

@@ -111,7 +111,7 @@ class Play:
                 host.set_the_clock_right()
             self._past(host)
             if setup.ahead:
-                host.had_tokens(self.locks, setup.ahead, dice)
+                host.had_tokens(self.locks, setup.ahead, dice, share=0.5 if setup.mode == "messages" else 1.0)
         if record:
             self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         self.oracles = Oracles(self)
@@ -250,9 +250,9 @@ class Play:
         until, chance = FOR_EVER, dice.random()
         if habit == "waiting":
             pass
-        elif habit in ("trying", "keeping") and chance < 0.5:
+        elif habit in ("trying", "keeping", "apart") and chance < 0.5:
             until = AT_ONCE
-        elif habit in ("always", "trying", "keeping"):
+        elif habit in ("always", "trying", "keeping", "apart"):
             if chance < (0.3 if self.setup.mode == "races" else 0.1):
                 until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
@@ -266,7 +266,7 @@ class Play:
         ttl = options.lease.ttl
         spans: tuple[tuple[float, float], ...]
         spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
-        spans = spans[2:] if habit == "keeping" else spans
+        spans = spans[2:] if habit in ("keeping", "apart") else spans
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:

@@ -51,8 +51,10 @@ MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
+#: Faults that come behind each event of a kind.
+REPEATED = ("one fewer", "out of reach", "broken off")
 #: Modes in which the lock goes from hand to hand all the time.
-BUSY = ("hand-off", "races", "stops", "leases")
+BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
@@ -156,9 +158,21 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((3, 3, 5)),
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
+    if mode == "messages":
+        return Setup(
+            3,
+            dice.choice((2, 3, 3, 4)),
+            mode,
+            "long",
+            dice.choice((0.0002, 0.005)),
+            joined=True,
+            habit=dice.choice(("always", "trying")),
+            far=dice.choice((0.0, 0.0, 0.15, 0.3)),
+            ahead=dice.choice((0.0, 0.3, 0.5)),
+        )
     if mode == "leases":
         fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
-        return Setup(
+        setup = Setup(
             dice.choice((3, 3, 3, 5)),
             dice.choice((2, 2, 3)),
             mode,
@@ -167,10 +181,13 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             "unused" if fleet == "two" else "vouched",
             joined=True,
-            habit=dice.choice(("always", "trying", "keeping", "keeping")),
+            habit=dice.choice(("always", "trying", "keeping", "keeping", "apart", "apart")),
             cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
             pauses=dice.choice((0.0, 0.5)),
         )
+        if setup.habit == "apart":
+            return replace(setup, fleet="hasty", jitter=0.0002, past="vouched", cut_off=0.0, pauses=0.0)
+        return setup
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
@@ -231,6 +248,9 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         chosen = of[: dice.choice((2, 3, 3, 4, 5, 7))]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
+        if setup.habit == "apart":
+            last = dice.choice((["broken off"], ["newcomer"], of[:1]))
+            chosen = ["one fewer", "out of reach", "restart after a grant", *last]
         if setup.habit == "keeping":
             chosen = ["partition", "restart after a grant", "newcomer", *of[: dice.choice((0, 1, 1))]]
     return {what: kinds[what] for what in chosen}
@@ -244,7 +264,8 @@ def events(mode: str) -> tuple[str, ...]:
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
-    if what == "partition" and dice.random() < 0.6:
+    at_once = ["partition", *REPEATED, *["restart after a grant"] * (setup.habit == "apart")]
+    if what in at_once and dice.random() < 0.6:
         return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
