@@ -148,6 +148,7 @@ def test_a_sentinel_whose_name_hangs_costs_an_attempt_a_bounded_time_and_one_thr
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     monkeypatch.setattr(sentinel, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(sentinel, "LATE", "no answer within 0.3 s")
     endpoint = Endpoint("redis+sentinel://hangs.test,127.0.0.1:1/m?replicas=1")
     service = endpoint.service
     assert service is not None
