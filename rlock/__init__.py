@@ -32,6 +32,7 @@ _NAMES = {
     "_client.endpoints": "Group",
     "client": "Client",
     "recipes.decorator": "locked",
+    "events": "",  # without names here: `rlock.events` itself is public
     "errors": "LeaseLostError LockBusyError NotHeldError OptionsError QuorumUnreachableError RLockError",
     "lock": "Lock LossSignal RLock",
     "model": "LockStatus MasterStatus Waiter",
@@ -41,6 +42,8 @@ __all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return import_module(f".{name}", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -222,7 +222,7 @@ class SubscribeReplies:
         return news
 
     def late(self, now: float) -> dict[int, float]:
-        """Those of `due` that were late at two looks: an event loop reads late."""
+        """The connections in `due` that were late at two looks: an event loop reads late."""
         self.looks += 1
         before = self.overdue
         self.overdue = {i: at for i, at in self.due.items() if now - at > self.timeout}

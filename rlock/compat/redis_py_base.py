@@ -268,4 +268,4 @@ def _owner_ended(engine: Engine, key: OwnerKey, name: str) -> None:
 
 
 def _reported(_: LeaseLostError) -> None:
-    """With a callback the watchdog also reports the end of a fixed lease, and drops the hold."""
+    """Without a callback the watchdog would not report the end of a fixed lease."""

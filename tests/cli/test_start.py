@@ -56,6 +56,13 @@ def test_the_public_names_are_there_without_a_use() -> None:
     assert told.stdout == "True False\n"
 
 
+@pytest.mark.parametrize("module", ["errors", "events", "model", "client"])
+def test_a_public_module_needs_no_import_of_its_own(module: str) -> None:
+    program = f"import rlock; print(rlock.{module}.__name__)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == f"rlock.{module}\n"
+
+
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_the_version_has_a_short_option(option: str) -> None:
     assert inside(option).out.startswith("rlock, version ")

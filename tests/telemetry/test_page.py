@@ -83,7 +83,7 @@ def test_a_program_of_the_page_shows_what_happens(name: str, tmp_path: Path) -> 
 
 ALERTS = DOCS / "prometheus" / "alerts.yml"
 ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
-#: What only the /metrics of `rlock exporter` has.
+#: Metrics that only `rlock exporter` serves.
 FLEET = {"redlock_master_clock_offset_seconds"}
 
 needs_promtool = pytest.mark.skipif(
