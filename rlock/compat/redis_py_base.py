@@ -187,7 +187,8 @@ class BaseLock:
             options, held = hold.options, now - hold.acquired_at
             if added:
                 # The lease on the masters is a drift longer than the validity, and may run behind the limit.
-                left = lease.promise(now, 0.0)
+                # Its command was rounded up to a whole millisecond, as this one will be.
+                left = lease.promise(now, 0.0) - 0.001
                 seconds += left if options.max_hold is None else max(options.max_hold - held, left)
             if options.renew or seconds > self.client._options.max_ttl:
                 max_hold = max(options.max_hold or 0.0, held + seconds)
