@@ -1,10 +1,13 @@
--- renew: prolong the leases of many locks of one process, and store their hold counts.
+-- renew: prolong the leases of many locks of one process, and store their hold counts. Or keep the lease of
+-- one hold that ends: with the count 0, and without its place in the queue.
 --
 -- KEYS[i]    lock      hash
 -- KEYS[n]    note      text   as in acquire.lua
+-- KEYS[n+1]  queue     zset   with a waiter only
 -- ARGV[1]    lease_ms  ms
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
+-- ARGV[n]    waiter    text   `<token>|<client_id>`, the place to leave; left out for a hold that goes on
 --
 -- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    1  renewed: the lease runs lease_ms from now; the note has it, if it is longer than all before
@@ -14,12 +17,16 @@
 -- Second delivery: sets the same count and expiry again, from its own arrival; released locks stay free.
 
 local lease_ms = ARGV[1]
-local locks = (#ARGV - 1) / 2
-local note_key = KEYS[locks + 1]
+local locks = math.floor((#ARGV - 1) / 2)
+local waiter = ARGV[2 * locks + 2]
+local note_key = #KEYS > locks + (waiter and 1 or 0) and KEYS[locks + 1]
 local codes, renewed = {}, false
 
 if lease_ms + 0 > 86400000 then
     return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
+end
+if waiter then
+    redis.pcall('zrem', KEYS[#KEYS], waiter)
 end
 for i = 1, locks do
     local lock, owner, count = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]

@@ -96,6 +96,7 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
         renew: bool = True,
         on_lost: OnLost = None,
         max_hold: float | None = None,
+        hold_at_least: float = 0.0,
     ) -> AnyLock:
         """The lock of this name. No network.
 
@@ -110,6 +111,10 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
             others, and `close` waits for none. With asyncio the event loop calls it; a coroutine function
             runs as a task.
         :param max_hold: seconds after which a hold is not renewed any more. It ends with its lease.
+        :param hold_at_least: seconds from the acquire for which the lock stays taken, also after an earlier
+            release and the end of the process: no other machine does the work again. At most ``max_ttl``.
+            The outermost acquire decides. A process that is killed before its release keeps the lock for the
+            rest of its lease only.
         :raises OptionsError: a value is impossible, or two options contradict each other.
         """
         if fair and self._options.interop:
@@ -119,7 +124,9 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
             )
         if not hasattr(type(self), "__aenter__"):
             check_callback("on_lost", on_lost)
-        options = LockOptions(name, self._options.lease(ttl), renew, on_lost, max_hold, fair)
+        self._options.check_hold_at_least(hold_at_least)
+        lease = self._options.lease(ttl)
+        options = LockOptions(name, lease, renew, on_lost, max_hold, fair, float(hold_at_least))
         return self._lock_type(self, options)  # type: ignore[no-any-return]
 
     @abstractmethod

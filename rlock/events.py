@@ -161,6 +161,17 @@ class ReleaseUnsure(HoldEvent):
 
 
 @dataclass(frozen=True)
+class KeepUnsure(HoldEvent):
+    """Fewer than a quorum confirmed that a lock stays taken until its ``hold_at_least`` is over."""
+
+    _level = logging.WARNING
+    _text = (
+        "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {rest:.3g} s too early"
+    )
+    rest: float  # seconds
+
+
+@dataclass(frozen=True)
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 

@@ -8,9 +8,8 @@ from ..errors import RLockError
 from ..events import CLOSED, Lost, log
 from ..model import LeaseState
 from ..procedures.port import Request, WaitGenerator
-from ..procedures.release import take_back_from
+from ..procedures.release import ending, take_back_from
 from ..procedures.withdraw import undo
-from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from .calls import Calls
@@ -100,5 +99,4 @@ def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
 
 
 def _release(masters: Calls[Any], hold: Hold) -> Request:
-    command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
-    return Request(command, hold.options.lease.request_timeout)
+    return Request(ending(masters.context, hold), hold.options.lease.request_timeout)

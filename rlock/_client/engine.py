@@ -6,6 +6,7 @@ import os
 import socket
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from ..clock import Clock
 from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
 from ..events import (
+    KeepUnsure,
     MasterGuarded,
     MaxTtlDiffers,
     PendingEvents,
@@ -198,6 +200,7 @@ class Engine(Port):
         try:
             hold = self.holds.find(contender.key, contender.name)
             if hold is not None and hold.owner in contender.owners:
+                hold.options = replace(hold.options, hold_at_least=0.0)
                 if not contender.report.ended:
                     # Its acquire was not emitted: otherwise an end would be, without a begin.
                     hold.report.pending_events, hold.report.end_reported = None, True
@@ -291,7 +294,10 @@ class Engine(Port):
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
         if outcome.released is Released.UNSURE and not self.holds.closed:
-            emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+            if rest := hold.rest(began):
+                emit(KeepUnsure(hold.name, hold.owner, rest))
+            else:
+                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
         if observed():
             done, handed = outcome.released is Released.DONE, outcome.handed_over
             self.holds.report_released(hold, began, confirmed=done, handed=handed)

@@ -1,4 +1,4 @@
-"""Release: remove the lease from every master, and wake the next waiter.
+"""Release: remove the lease from every master, and wake the next waiter; or keep it for nobody.
 
 A waiter of the same process gets the lock without another round trip. The release names it (`next_waiter`)
 and its new owner token (`next_owner`), and the same script writes its lease. Without such a waiter each
@@ -15,15 +15,16 @@ from ..model import Code
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.holds import Hold
-from ..rules.quorum import Ballot
+from ..rules.lease import LeaseEvent, LockVotes
+from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
-from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S
+from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S, lease_ms
 from .contender import Contender, LocalGrant
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
 
 
 class Released(enum.Enum):
-    DONE = "done"  # a quorum freed it
+    DONE = "done"  # a quorum freed it, or keeps it
     NOT_OURS = "not ours"  # a quorum did not know the owner: the hold was lost before
     UNSURE = "unsure"  # neither; votes that are left end with the lease
 
@@ -38,12 +39,15 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
 
     After an exception the caller must `free`: the command may have reached some masters only.
     """
-    context, next_waiter = port.context, port.notifications.next_waiter(hold.name)
+    context = port.context
+    if hold.rest(context.clock()):
+        return (yield from _keep(port, hold))
+    next_waiter = port.notifications.next_waiter(hold.name)
     place = None if next_waiter is None else next_waiter.place
     if next_waiter is not None and context.wire.shared and not may_barge(hold, next_waiter):
         place = None  # otherwise threads of one process could keep Redisson's waiters out for ever
     if next_waiter is None or place is None:
-        command, given = _free(context, hold), False
+        command, given = ending(context, hold), False
         lease = hold.options.lease
         ballot = yield from port.masters.call(Request(command, lease.request_timeout, resend_for=lease.ttl))
     else:
@@ -52,12 +56,27 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
 
 
 def free(masters: Masters, hold: Hold) -> None:
-    masters.send(_free(masters.context, hold), resend_for=hold.lease.ttl)
+    # A lease that a master keeps late would be too long.
+    resend_for = 0.0 if hold.rest(masters.context.clock()) else hold.lease.ttl
+    masters.send(ending(masters.context, hold), resend_for=resend_for)
 
 
-def _free(context: ClientContext, hold: Hold) -> Command:
-    token = context.time.us(context.clock())
-    return commands.free(context.wire, hold.name, hold.owner, hold.waiter, token)
+def ending(context: ClientContext, hold: Hold) -> Command:
+    """The command that ends a hold: it frees the lock, or keeps it for the rest of `hold_at_least`."""
+    now = context.clock()
+    if rest := hold.rest(now):
+        return commands.keep(lease_ms(rest), hold.name, hold.owner, hold.waiter, guarded=context.guard.on)
+    return commands.free(context.wire, hold.name, hold.owner, hold.waiter, context.time.us(now))
+
+
+def _keep(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
+    """Renew the lease for the last time, until `hold_at_least` is over."""
+    context, timeout = port.context, hold.options.lease.request_timeout
+    ballot = yield from port.masters.call(Request(ending(context, hold), timeout, Settle.WON_OR_ALL))
+    votes, until, max_ttl = LockVotes(ballot, 0), hold.lease.valid_until, context.guard.max_ttl
+    event = votes.event(until, context.clock(), max_ttl, (), shared=context.wire.shared)
+    kept = {LeaseEvent.RENEWED: Released.DONE, LeaseEvent.DISOWNED: Released.NOT_OURS}
+    return Outcome(kept.get(event, Released.UNSURE), handed_over=False)
 
 
 def _hand_over(
@@ -77,7 +96,7 @@ def _hand_over(
         token=context.time.us(context.clock()),
     )
     # A late delivery must not give the lock to a waiter that may have gone by then.
-    late = _free(context, hold)
+    late = ending(context, hold)
     ballot: Ballot | None = None
     given: bool | None = False
     # First: close() must find the token under which masters may write a lease.

@@ -172,9 +172,10 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
 def _release_again(masters: Masters, missing: Missing) -> None:
     """Repeat the releases that came during the healing: otherwise a healed key would have no holder."""
     targets: defaultdict[Hold, list[int]] = defaultdict(list)
+    now = masters.context.clock()
     for master, holds in missing.items():
         for hold in holds:
-            if hold.lease.state is LeaseState.RELEASED:
+            if hold.lease.state is LeaseState.RELEASED and not hold.rest(now):
                 targets[hold].append(master)
     for hold in targets:
         command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)

@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     renew: bool
     on_lost: Callable[[LeaseLostError], object] | None
     max_hold: float | None
+    hold_at_least: float
 
 
 class Locked(Protocol[P, R_co]):

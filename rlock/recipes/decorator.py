@@ -93,7 +93,8 @@ def locked(
     :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
     :param on_busy: another behaviour when the lock is busy: "skip", "raise", or a function that is called
         with the arguments and gives the call's result.
-    :param options: ``fair``, ``ttl``, ``renew``, ``on_lost``, ``max_hold``: as for ``client.lock``.
+    :param options: ``fair``, ``ttl``, ``renew``, ``on_lost``, ``max_hold``, ``hold_at_least``: as for
+        ``client.lock``.
     :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
     try:

@@ -200,6 +200,13 @@ def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = Tru
     return _command(scripts.RENEW, keys, arguments, decode, leases[0][1])
 
 
+def keep(lease_ms: int, name: str, owner: str, waiter: str, *, guarded: bool = True) -> Command:
+    """End a hold and keep its lease so long, for nobody. Its place in the queue goes."""
+    keys = (name, *_note(guarded), queue(name))
+    decode = partial(replies.decode_batch, locks=1)
+    return _command(scripts.RENEW, keys, (str(lease_ms), owner, "0", waiter), decode, owner)
+
+
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]

@@ -90,6 +90,10 @@ class Hold:
     def name(self) -> str:
         return self.options.name
 
+    def rest(self, now: float) -> float:
+        """How long the lock must stay taken after a release at ``now``."""
+        return max(0.0, self.acquired_at + self.options.hold_at_least - now)
+
     @property
     def reason(self) -> str:
         """Why the hold was lost, and why it was not renewed if that was on purpose."""

@@ -84,6 +84,14 @@ class ClientOptions:
             )
         return LeaseOptions(float(ttl), float(timeout), longest)
 
+    def check_hold_at_least(self, seconds: float) -> None:
+        if check_seconds("hold_at_least", seconds, or_zero=True) > self.max_ttl:
+            raise OptionsError(
+                f"hold_at_least={seconds:g} s is over max_ttl={self.max_ttl:g} s, the longest lease of the "
+                f"fleet: the lock is kept as a lease that nobody renews; use a shorter one, or give every "
+                f"client max_ttl={seconds:g} (environment: RLOCK_MAX_TTL={seconds:g})"
+            )
+
 
 @dataclass(frozen=True)
 class LeaseOptions:
@@ -100,6 +108,7 @@ class LockOptions:
     on_lost: Callable[[LeaseLostError], object] | None = None
     max_hold: float | None = None
     fair: bool = False
+    hold_at_least: float = 0.0
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -111,6 +120,12 @@ class LockOptions:
             check_seconds("max_hold", self.max_hold)
             if not self.renew:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
+        check_seconds("hold_at_least", self.hold_at_least, or_zero=True)
+        if self.max_hold is not None and self.hold_at_least > self.max_hold:
+            raise OptionsError(
+                f"hold_at_least={self.hold_at_least:g} s is over max_hold={self.max_hold:g} s, after which "
+                f"the lock is lost: give a longer max_hold"
+            )
 
 
 def _check_ttl(option: str, value: Any, or_zero: bool = False) -> float:

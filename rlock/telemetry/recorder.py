@@ -69,6 +69,7 @@ class Recorder(Forgetful):
             events.Renewed: self._renewed,
             events.Lost: self._lost,
             events.ReleaseUnsure: self._unsure,
+            events.KeepUnsure: self._unsure,
             events.MasterFailed: self._failed,
             events.MasterAnswers: self._answers,
             events.SubscribeRefused: lambda event: self._hears(event.master, False),
@@ -140,7 +141,7 @@ class Recorder(Forgetful):
         self._sink.add(the.RENEWAL_FAILURES, event.failed)
         self._sink.note(the.RENEWAL_TIME, event.took)
 
-    def _unsure(self, event: events.ReleaseUnsure) -> None:
+    def _unsure(self, event: events.HoldEvent) -> None:
         self._sink.add(the.UNSURE, 1, self._lock(event.lock))
 
     def _failed(self, event: events.MasterFailed) -> None:

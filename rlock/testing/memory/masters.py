@@ -199,7 +199,10 @@ class Master(Keyspace):
     def _renew(self, keys: Sequence[str], lease_ms: str, *leases: str) -> Reply:
         codes = []
         locks = len(leases) // 2
-        for lock, owner, count in zip(keys[:locks], leases[::2], leases[1::2], strict=True):
+        if len(leases) % 2:
+            self._zrem(keys[-1], leases[-1])
+            keys = keys[:-1]
+        for lock, owner, count in zip(keys[:locks], leases[::2], leases[1::2], strict=False):
             entry = self.find(lock)
             if entry is not None and entry.kind == "hash" and owner in entry.fields:
                 entry.fields[owner] = count
