@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from rlock._client import calls, handshake
 from rlock._client.pipeline import Pipeline
-from rlock.procedures import acquire, attempt, hand_off, inspect, port
+from rlock.procedures import acquire, attempt, hand_off, inspect, port, release
 from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
 from rlock.rules.restart_guard import same_memory
 from rlock.rules.timing import valid_until
@@ -236,6 +236,29 @@ def release_anybody(stack: ExitStack) -> None:
         return genuine(self, keys, *words)  # type: ignore[no-any-return]
 
     model(stack, "_release", anybody)
+
+
+@bug("kept by a minority", "3.4")
+def kept_by_a_minority(stack: ExitStack) -> None:
+    """A lock counts as kept after its release when any master keeps it."""
+    genuine = release._keep
+
+    def any_master(*args: Any) -> Generator[Any, Any, Any]:
+        outcome = yield from genuine(*args)
+        return outcome._replace(released=release.Released.DONE)
+
+    stack.enter_context(patch.object(release, "_keep", any_master))
+
+
+@bug("kept for the lease only", "3.4")
+def kept_for_the_lease(stack: ExitStack) -> None:
+    """A lock that stays taken after its release is kept as a renewal would do it."""
+    genuine = commands.keep
+
+    def as_renewed(lease_ms: int, *args: Any, **how: Any) -> Any:
+        return genuine(min(lease_ms, 300), *args, **how)
+
+    stack.enter_context(patch.object(commands, "keep", as_renewed))
 
 
 @bug("wake-up by messages only", "4.1")

@@ -18,6 +18,7 @@ from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Outcome, Released
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import drift
 
 from .calls import Calls
 from .driver import Program, Runtime, Thread, Wait, sleep
@@ -176,8 +177,13 @@ class Client(Process, Engine):
 
     def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
         yield from self.kept_waiting()
+        began, rest = self.events.now, hold.rest(self.clock())
+        if rest:
+            self.world.referee.kept[hold.owner] = (hold.name, began + rest)
         outcome = yield from super()._give_up(hold)
-        if outcome.released is Released.DONE:
+        if outcome.released is Released.DONE and rest:
+            self.world.referee.keep(hold, began + rest - drift(rest))
+        elif outcome.released is Released.DONE:
             self.world.referee.confirm(hold)
         return outcome
 

@@ -132,6 +132,7 @@ class Oracles:
         tokens |= (
             {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
         )
+        tokens |= self.world.referee.kept.keys()
         if client.dead or owner in tokens or owner not in host.left(name) or host.restarted_at > since:
             return  # to a master that was down meanwhile its undo comes late
         if self.mode == "leases" and owner not in host.told_to_release:
@@ -256,6 +257,9 @@ class Oracles:
         if any(
             hold.name == name and valid_for(client, hold) > 0 for client in clients for hold in client.holds
         ):
+            return False
+        now = self.world.events.now
+        if any(kept == name and now < until + LOOK_S for kept, until in self.world.referee.kept.values()):
             return False
         blocked = 0
         for host in self.world.hosts:

@@ -65,6 +65,10 @@ class Referee:
         self._evicted: set[str] = set()
         #: Owners that were told that they have the lock no more.
         self._told: set[str] = set()
+        #: The owners whose locks stay taken after their release, the lock, and until when; and by lock the
+        #: last owner for whom a quorum confirmed it.
+        self.kept: dict[str, tuple[str, float]] = {}
+        self._kept: dict[str, tuple[str, float]] = {}
         self.violations: list[Violation] = []
         self.entered: list[Moment] = []
         self.left: list[Moment] = []
@@ -87,6 +91,9 @@ class Referee:
             if not evicted and other.owner not in self._evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
         others.append((client, hold))
+        last, until = self._kept.get(hold.name, ("", 0.0))
+        if now < until and not evicted and last not in self._evicted:
+            self.accuse(hold.name, last, hold.owner, "entered while it was kept after a release")
         token, owner = self._tokens.get(hold.name, (0, ""))
         # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md.
         lost = self._world.skew > 1.0 and any(host.lost_at > 0.0 for host in self._world.hosts)
@@ -130,6 +137,10 @@ class Referee:
         having = sum(1 for host in hosts if owner in host.left(hold.name) and owner not in host.restored)
         if having > len(hosts) // 2:
             self.accuse(hold.name, hold.owner, "", f"still on {having} masters after its release")
+
+    def keep(self, hold: Hold, until: float) -> None:
+        """A quorum confirmed that the lock stays taken after its release."""
+        self._kept[hold.name] = (hold.owner, until)
 
     def was_evicted(self, owner: str) -> bool:
         return owner in self._evicted

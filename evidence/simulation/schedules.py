@@ -101,6 +101,8 @@ class Setup:
     ahead: float = 0.0
     #: How often the watchdogs are kept from running for a moment, between any two steps.
     pauses: float = 0.0
+    #: The part of the acquires whose lock stays taken for a time, also after an earlier release.
+    keeps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         _habit(dice),
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
         cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
+        keeps=dice.choice((0.0, 0.0, 0.3)) if mode == "storm" and not traced else 0.0,
     )
 
 
