@@ -171,6 +171,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             habit=dice.choice(("always", "trying")),
             far=dice.choice((0.0, 0.0, 0.15, 0.3)),
             ahead=dice.choice((0.0, 0.3, 0.5)),
+            keeps=dice.choice((0.0, 0.0, 0.0, 0.4)),
         )
     if mode == "leases":
         fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))

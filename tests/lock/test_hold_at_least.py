@@ -1,0 +1,185 @@
+"""`hold_at_least`: a lock that stays taken for a time, also after an earlier release."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+import rlock
+
+from ..servers import Fleet
+from .conftest import MakeClient, threads_only
+
+
+def test_the_lock_stays_taken_for_everybody_until_the_time_is_over(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x", hold_at_least=0.7)
+    began = time.monotonic()
+    lock.acquire()
+    token = lock.fencing_token
+    lock.release()
+    assert lock.hold_count == 0
+    assert not lock.is_owned()
+    assert not client.lock("x").acquire(blocking=False)
+    assert other.lock("x").acquire(timeout=5)
+    assert time.monotonic() - began >= 0.68
+    assert other.lock("x").fencing_token > token
+    other.lock("x").release()
+
+
+def test_the_status_says_that_the_holder_has_finished(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with client.lock("x", hold_at_least=8):
+        assert client.status("x").hold_count == 1
+    kept = client.status("x")
+    assert kept.locked
+    assert kept.hold_count == 0
+    assert kept.remaining is not None
+    assert 6 < kept.remaining <= 8
+
+
+def test_a_work_that_took_longer_frees_the_lock_at_once(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with client.lock("x", hold_at_least=0.05):
+        time.sleep(0.06)
+    assert not client.lock("x").locked()
+
+
+def test_an_operator_ends_it(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    with client.lock("x", hold_at_least=8):
+        pass
+    assert other.evict("x")
+    assert other.lock("x").acquire(blocking=False)
+
+
+def test_the_outermost_acquire_decides(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    with client.lock("x"), client.lock("x", hold_at_least=8):
+        pass
+    assert not client.lock("x").locked()
+    with client.lock("y", hold_at_least=8):
+        with client.lock("y"):
+            pass
+        assert client.status("y").hold_count == 1
+    assert client.lock("y").locked()
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_waiters_get_it_when_the_time_is_over(urls: list[str], make_client: MakeClient, fair: bool) -> None:
+    client, other = make_client(urls), make_client(urls)
+    got: list[float] = []
+
+    def wait() -> None:
+        with other.lock("x", fair=fair):
+            got.append(time.monotonic())
+
+    lock = client.lock("x", hold_at_least=0.6)
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as pool, lock:
+        for _ in range(2):
+            pool.submit(wait)
+    assert len(got) == 2
+    assert min(got) - began >= 0.58
+    # It was its turn, and its place is gone.
+    assert client.status("x").queue_length == 0
+
+
+def test_a_lock_that_its_client_closes_stays_taken(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    client.lock("x", hold_at_least=8).acquire()
+    client.close()
+    assert other.status("x").hold_count == 0
+    assert other.lock("x").locked()
+
+
+def test_a_wrong_time_is_refused(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    for seconds in (-1, float("nan"), "60", True):
+        with pytest.raises(rlock.OptionsError, match="hold_at_least must be a finite number"):
+            client.lock("x", hold_at_least=seconds)  # type: ignore[arg-type]
+    with pytest.raises(
+        rlock.OptionsError, match=r"hold_at_least=60 s is over max_ttl=10 s.*RLOCK_MAX_TTL=60"
+    ):
+        client.lock("x", hold_at_least=60)
+    with pytest.raises(rlock.OptionsError, match="is over max_hold=5 s"):
+        client.lock("x", hold_at_least=8, max_hold=5)
+
+
+@threads_only
+def test_the_end_of_the_process_changes_nothing(urls: list[str], make_client: MakeClient) -> None:
+    program = """if True:
+        import os, signal, sys, rlock
+        client = rlock.Client(sys.argv[1:])
+        with client.lock("x", hold_at_least=8):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = subprocess.run([sys.executable, "-c", program, *urls], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert make_client(urls).status("x").hold_count == 0
+
+
+@threads_only
+def test_a_release_that_too_few_masters_kept_is_told(
+    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = make_client(masters3.urls, ttl=1.5, request_timeout=0.2)
+    lock = client.lock("x", hold_at_least=8)
+    lock.acquire()
+    for master in masters3[:2]:
+        os.kill(master.pid, signal.SIGSTOP)
+    try:
+        lock.release()
+    finally:
+        for master in masters3[:2]:
+            os.kill(master.pid, signal.SIGCONT)
+    assert "fewer than a quorum keeps it after its release: it may be free" in caplog.text
+
+
+@threads_only
+def test_an_acquire_that_is_interrupted_keeps_nothing(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    engine = client._engine()
+    admit = engine.admit
+
+    def interrupted(*args: object) -> bool:
+        admit(*args)
+        raise KeyboardInterrupt
+
+    engine.admit = interrupted
+    with suppress(KeyboardInterrupt):
+        client.lock("x", hold_at_least=8).acquire()
+    engine.admit = admit
+    assert make_client(urls).lock("x").acquire(timeout=2)
+
+
+@threads_only
+def test_three_machines_run_a_job_once(urls: list[str], make_client: MakeClient) -> None:
+    """Clocks that differ by some tenths of a second, and a job that is faster than that."""
+    runs: list[int] = []
+
+    def machine(number: int, late: float) -> None:
+        lock = make_client(urls).lock("nightly", hold_at_least=3)
+        time.sleep(late)
+        if lock.acquire(blocking=False):
+            with suppress(rlock.LeaseLostError):
+                runs.append(number)
+                lock.release()
+
+    threads = [threading.Thread(target=machine, args=(i, 0.15 * i)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 1
