@@ -3,7 +3,7 @@
 --
 -- KEYS[i]    lock      hash
 -- KEYS[n]    note      text   as in acquire.lua
--- KEYS[n+1]  queue     zset   with a waiter only
+-- KEYS[#KEYS] queue    zset   with a waiter only
 -- ARGV[1]    lease_ms  ms
 -- ARGV[2i]   owner     text   `<client>:<uuid>`
 -- ARGV[2i+1] count     holds
@@ -18,15 +18,16 @@
 
 local lease_ms = ARGV[1]
 local locks = math.floor((#ARGV - 1) / 2)
-local waiter = ARGV[2 * locks + 2]
-local note_key = #KEYS > locks + (waiter and 1 or 0) and KEYS[locks + 1]
+local waiter = #ARGV % 2 == 0 and ARGV[#ARGV]
+local queue = waiter and KEYS[#KEYS]
+local note_key = KEYS[locks + 1] ~= queue and KEYS[locks + 1]
 local codes, renewed = {}, false
 
 if lease_ms + 0 > 86400000 then
     return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
 end
 if waiter then
-    redis.pcall('zrem', KEYS[#KEYS], waiter)
+    redis.pcall('zrem', queue, waiter)
 end
 for i = 1, locks do
     local lock, owner, count = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1]

@@ -194,7 +194,7 @@ def place(random: Random, name: str) -> Place:
     return made
 
 
-KINDS = [*3 * ["acquire", "release"], "wait", "renew", "heal", "heal", "fence", "handshake", "status"]
+KINDS = [*4 * ["acquire", "release"], "wait", "renew", "keep", "heal", "heal", "fence", "handshake", "status"]
 
 
 def any_command(random: Random, twins: Twins) -> Command:
@@ -226,6 +226,8 @@ def any_command(random: Random, twins: Twins) -> Command:
         for each in places:
             each.ticket = each.ticket or TICKET
         return commands.wait(*places)
+    if kind == "keep":
+        return commands.keep(lease_ms, name, owner, random.choice(("", where.waiter)), guarded=guarded)
     if kind == "renew":
         leases = [(lock, random.choice((owner, *OWNERS)), random.randrange(1, 4), token) for lock in LOCKS]
         return commands.renew(lease_ms, leases[: random.randrange(1, 3)], guarded=guarded)

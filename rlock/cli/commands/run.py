@@ -112,6 +112,7 @@ _shown = partial(click.option, show_default=True)
                 told="Seconds before each of them, and before --leader campaigns again.")
 @_seconds("--ttl", help="Length of the lease that is renewed; default 10.")
 @_seconds("--max-hold", help="Renew for S seconds at the most; then the lock is lost.")
+@_seconds("--at-least", help="Keep the lock for S seconds in any case (RLOCK_MAX_TTL at the most).")
 @_shown("--on-lost", type=click.Choice(ON_LOST), default=TERM,
         help="What COMMAND gets when its lock was lost: nothing, SIGTERM and later SIGKILL, or SIGKILL.")
 @seconds_option("--grace", within=(0, 86400 * 365), default=5.0,
@@ -127,8 +128,9 @@ _shown = partial(click.option, show_default=True)
 def run(
     ctx: click.Context, name: str, command: Sequence[str], *, line: str | None, timeout: float | None,
     no_wait: bool, conflict_exit_code: int, leader: bool, fair: bool, retries: int, retry_delay: float,
-    also: tuple[str, ...], permits: int | None, ttl: float | None, max_hold: float | None, on_lost: str,
-    grace: float, pass_masters: bool, verbose: bool, quiet: bool, as_json: bool, settings: Settings,
+    also: tuple[str, ...], permits: int | None, ttl: float | None, max_hold: float | None,
+    at_least: float | None, on_lost: str, grace: float, pass_masters: bool, verbose: bool, quiet: bool,
+    as_json: bool, settings: Settings,
 ) -> None:
     # fmt: on
     """Run COMMAND while holding the lock NAME, and exit as it does.
@@ -139,6 +141,7 @@ def run(
       rlock run -n nightly -- ./report.sh       cron: skip this run if the last one is still on
       rlock run -w 30 deploy -- make deploy     give up after 30 seconds
       rlock run -n -E 0 -q nightly -c 'a | b'   a shell line; a skipped run is no failure
+      rlock run -n --at-least 8 tick -- ./tick  cron on machines whose clocks differ: one runs it
       rlock run --permits 4 gpu -- ./train      at most four at a time
       rlock run --also b a -- ./move            both names, or none
       rlock run --leader beat -- celery beat    on several machines: it runs on one of them
@@ -164,13 +167,15 @@ def run(
     """
     command = _command(ctx, name, command, line)
     check_wait(timeout=timeout, no_wait=no_wait, retries=retries)
-    if leader and (no_wait or timeout is not None or max_hold is not None or on_lost == WARN):
+    one_lock = max_hold is not None or at_least is not None
+    if leader and (no_wait or timeout is not None or one_lock or on_lost == WARN):
         raise click.UsageError(
-            "--leader waits, and ends COMMAND in time: no -n, -w, --max-hold, --on-lost warn"
+            "--leader waits, and ends COMMAND in time: no -n, -w, --max-hold, --at-least, --on-lost warn"
         )
-    if (permits or also) and (leader or max_hold is not None or (also and (fair or permits))):
+    if (permits or also) and (leader or one_lock or (also and (fair or permits))):
         raise click.UsageError(
-            "--permits goes with no --leader, --max-hold, --also; --also with no --leader, --max-hold, --fair"
+            "--permits goes with no --leader, --max-hold, --at-least, --also; --also with none of these, and "
+            "without --fair"
         )
     if timeout == 0:
         no_wait = True
@@ -190,7 +195,8 @@ def run(
         elif also:
             lock, names = own.locks([name, *also]), [name, *also]
         else:
-            lock, names = own.lock(name, fair=fair, max_hold=max_hold), [name]
+            lock = own.lock(name, fair=fair, max_hold=max_hold, hold_at_least=at_least or 0.0)
+            names = [name]
         began = time.monotonic()
         try:
             got = acquire(lock, outcome, retries, retry_delay, timeout=timeout, no_wait=no_wait)

@@ -87,12 +87,19 @@ def _headline(found: LockStatus) -> str:
             line += "; nobody can get it yet: restart guard"
         return line
     line = f"{name}: {styled('held', fg='yellow')} by {printable(found.holder)}"
+    if found.hold_count == 0:
+        line += ", which has finished"
     if found.since is not None:
         line += f", since {age(found.since)}"
     if found.hold_count > 1:
         line += f", hold count {found.hold_count}"
     if found.remaining is not None:
-        line += f", lease ends in {found.remaining:.1f} s unless renewed"
+        kept = found.hold_count == 0
+        line += (
+            f", kept for {found.remaining:.1f} s"
+            if kept
+            else f", lease ends in {found.remaining:.1f} s unless renewed"
+        )
     return line
 
 

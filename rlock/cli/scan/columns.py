@@ -123,6 +123,12 @@ def _lease(lock: LockStatus, moment: Moment) -> Cell:
     return Cell(f"{left:.1f} s", "bold red" if left < 1 else "yellow" if left < 3 else "")
 
 
+def _count(lock: LockStatus) -> str:
+    if lock.locked and not lock.hold_count:
+        return "kept"  # its holder has finished
+    return str(lock.hold_count or "-")
+
+
 def _held_for(lock: LockStatus, moment: Moment) -> str:
     return "-" if lock.since is None else duration(max(0.0, moment.now - lock.since))
 
@@ -132,7 +138,7 @@ LOCKS: Sequence[Column[LockStatus]] = (
     Column("HOLDER", _holder, shrinks=True),
     Column("HELD FOR", _held_for, number=True),
     Column("LEASE", _lease, number=True),
-    Column("COUNT", lambda lock, _: str(lock.hold_count or "-"), number=True, from_width=80),
+    Column("COUNT", lambda lock, _: _count(lock), number=True, from_width=80),
     Column("WAITERS", lambda lock, _: Cell(str(lock.queue_length or "-"), "cyan"), number=True),
     Column("VOTES", lambda lock, _: Cell(votes(lock), "" if lock.locked else "yellow"), True, from_width=70),
     Column(
