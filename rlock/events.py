@@ -161,14 +161,10 @@ class ReleaseUnsure(HoldEvent):
 
 
 @dataclass(frozen=True)
-class KeepUnsure(HoldEvent):
-    """Fewer than a quorum confirmed that a lock stays taken until its ``hold_at_least`` is over."""
+class KeepUnsure(ReleaseUnsure):
+    """The same of a lock with ``hold_at_least``; ``ttl``: for how long it should stay taken."""
 
-    _level = logging.WARNING
-    _text = (
-        "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {rest:.3g} s too early"
-    )
-    rest: float  # seconds
+    _text = "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {ttl:.3g} s too early"
 
 
 @dataclass(frozen=True)

@@ -238,8 +238,8 @@ class Play:
         if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
             short = SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl
             ttl = dice.choice((None, short) if self.setup.mode == "deaths" else (None, None, None, short))
-        kept = self.setup.keeps > 0.0 and dice.random() < self.setup.keeps
-        least = dice.uniform(0.0, client.options.max_ttl) if kept else 0.0
+        share = self.setup.keeps
+        least = dice.uniform(0.0, client.options.max_ttl) if share and dice.random() < share else 0.0
         return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew, hold_at_least=least)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
