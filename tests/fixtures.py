@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from rlock import events
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 
 from . import memory, quick, seeds
@@ -37,6 +38,7 @@ from .servers import (
     servers_found,
     wanted_server,
 )
+from .telemetry.ledger import Ledger
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
@@ -87,7 +89,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "real_masters: looks into a server, or has another process use it; not for masters in memory",
     )
-    config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/lock)")
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/lock)")
     # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
     os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())
@@ -197,6 +198,15 @@ def any_server(
         _shared_flavours[name] = Master(FLAVOURS[name], password=PASSWORD).start()
     _janitor.clean(_shared_flavours[name])
     return _shared_flavours[name]
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    """The events that clients tell during the test."""
+    seen = Ledger()
+    end = events.observe(seen)
+    yield seen
+    end()
 
 
 @pytest.fixture

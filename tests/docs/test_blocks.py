@@ -1,6 +1,7 @@
 """A row of the table of faults has a test; the site is complete; a page shows no code that nothing runs.
 
-The line before each block says what runs it:
+docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short,
+and none says what another one says. The line before each block says what runs it:
 
 ``<!-- recipe: NAME -->``           a test that names the page runs it
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
@@ -11,6 +12,7 @@ The line before each block says what runs it:
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -23,7 +25,10 @@ from pathlib import Path
 import pytest
 
 import rlock
+from rlock._client.endpoints import _URLS, ONE_SERVER
+from rlock._client.sentinel import FORM
 
+from ..repository.test_house import MODULES, ROOT
 from .pages import DOCS, PAGES, TOP, marked
 
 
@@ -128,3 +133,105 @@ def test_the_site_is_complete(tmp_path: Path) -> None:
         assert path.read_text(encoding="utf-8").strip() in scripts, path.name
     for name in rlock.__all__:
         assert re.search(rf'id="?rlock(\.\w+)?\.{name}"?[ >]', texts[site / "api.html"]), name
+
+
+#: Calls with a text for people.
+SAY = {"Fault", "broken", "RLockError", "warning", "error", "info", "exception"}
+#: Within other messages, or for nobody.
+INNER = {"not needed any more", "… …", "…: …", "fixed lease", ONE_SERVER, _URLS.replace(FORM, "…")}
+HOLE = "…"
+
+
+def text(node: ast.expr | None) -> str:
+    """A text in the source, with a hole for what is filled in; empty: it is none."""
+    if isinstance(node, ast.Constant):
+        return re.sub(r"%[-.\d]*[a-z]|\{[^}]*\}", HOLE, node.value) if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text(part) or HOLE for part in node.values)
+    if isinstance(node, ast.BinOp):
+        return (text(node.left) or HOLE) + (text(node.right) or HOLE)
+    return ""
+
+
+def said(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = getattr(called, "id", None) or getattr(called, "attr", "")
+            on_log = isinstance(called, ast.Attribute) and getattr(called.value, "id", "") == "log"
+            if name in SAY and (on_log or isinstance(called, ast.Name)):
+                yield from map(text, node.args)
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in ("_text", "text"):
+            yield text(node.value)
+        elif node in tree.body and isinstance(node, ast.Assign):
+            yield text(node.value)  # of a constant
+
+
+def texts() -> set[str]:
+    places = {path: path.relative_to(ROOT).parts for path in MODULES}
+    core = [path for path, parts in places.items() if parts[0] not in ("cli", "testing", "telemetry")]
+    found = {each for path in core for each in said(ast.parse(MODULES[path]))}
+    return {each for each in found if " " in each.replace(HOLE, "").strip()} - INNER
+
+
+def test_the_page_has_each_message_and_no_other() -> None:
+    page = (DOCS / "messages.md").read_text(encoding="utf-8").partition("## Asked often")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    shown = {message for row in rows for message in re.findall(r"`([^`]*)`", row)}
+    known = texts()
+    patterns = {message: re.escape(message).replace(HOLE, ".*") for message in shown}
+    assert not [each for each in known if not any(re.fullmatch(p, each) for p in patterns.values())]
+    assert not [
+        message for message, p in patterns.items() if not any(re.fullmatch(p, each) for each in known)
+    ]
+
+
+WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
+#: The same number of words in a row in two places is a sentence that was copied.
+LONGEST_RUN = 25
+#: Of all pages in docs/. Change it only downwards.
+MOST_WORDS = 40_000
+#: Programs and tables that the code computes may repeat each other.
+_NO_SENTENCES = re.compile(
+    r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
+)
+
+
+def words(text: str) -> list[str]:
+    """Lower case, without the targets of links. A block of code or a table of the code is one word, a bar."""
+    text = re.sub(r"\]\([^)]*\)", "]", _NO_SENTENCES.sub(" | ", text).replace("|", " | "))
+    return re.findall(r"\||[\w']+", text.lower())
+
+
+def repeated(texts: dict[str, str], longest: int = LONGEST_RUN) -> Iterator[str]:
+    """The first words of each run that stands in two places."""
+    seen: set[tuple[str, ...]] = set()
+    for name, text in texts.items():
+        found = words(text)
+        skip_to = 0
+        for i in range(len(found) - longest):
+            run = tuple(found[i : i + longest + 1])
+            if "|" in run:
+                continue
+            if run in seen and i >= skip_to:
+                skip_to = i + longest
+                yield f"{name}: {' '.join(run)}"
+            seen.add(run)
+
+
+def test_no_page_says_a_thing_twice() -> None:
+    texts = {str(page.relative_to(TOP)): page.read_text(encoding="utf-8") for page in WRITTEN}
+    assert list(repeated(texts)) == []
+
+
+def test_a_repeated_sentence_is_found() -> None:
+    sentence = " ".join(f"word{i}" for i in range(LONGEST_RUN + 1))
+    assert len(list(repeated({"a": f"Before. {sentence}.", "b": f"Else. {sentence}, and so on."}))) == 1
+    assert list(repeated({"a": sentence, "b": sentence.replace("word9 ", "other ")})) == []
+    assert list(repeated({"a": f"```\n{sentence}\n```", "b": sentence})) == []
+
+
+def test_the_pages_do_not_grow() -> None:
+    # As `cat docs/*.md docs/*/*.md | wc -w` counts.
+    pages: list[Path] = [*DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= MOST_WORDS

@@ -27,14 +27,6 @@ from .ledger import Ledger
 NAMES = ("a", "b", "c")
 
 
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    seen = Ledger()
-    end = events.observe(seen)
-    yield seen
-    end()
-
-
 class Crowd:
     """Threads that take and lose locks in all ways there are, on clients that come and go."""
 

@@ -1,16 +1,25 @@
-"""The fixtures for pytest, in runs of their own."""
+"""The fixtures for pytest, and the search for the password of the test masters, in runs of their own."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import redis
 
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..servers import Fleet, raw
+from ..canary import leaks, look
+from ..servers import PASSWORD, Fleet, raw
+from ..telemetry.ledger import Ledger
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.slow  # each test starts pytest, which starts masters
+
+#: Each test starts pytest, which starts masters.
+slow = pytest.mark.slow
 
 CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
 
@@ -61,6 +70,7 @@ TESTS = """
 """
 
 
+@slow
 @pytest.mark.parametrize(("ini", "count"), [("", 3), ("1", 1)])
 def test_masters_are_started_and_empty_for_each_test(
     run: pytest.Pytester, ini: str, count: int, server: ServerBinary
@@ -71,6 +81,7 @@ def test_masters_are_started_and_empty_for_each_test(
     run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
+@slow
 def test_masters_that_are_named_are_used_and_never_flushed(
     run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, masters3: Fleet
 ) -> None:
@@ -86,3 +97,78 @@ def test_masters_that_are_named_are_used_and_never_flushed(
     assert raw(masters3.urls[0]).get("somebody's") == "data"
     with rlock.Client(masters3.urls) as client:
         assert client.lock("x").acquire(blocking=False), "the fixture's client was not closed"
+
+
+SHOWING = """
+    import asyncio, logging, subprocess, sys
+    import pytest, rlock
+    from tests.servers import PASSWORD
+    PART = PASSWORD[:20]
+
+    def test_print(): print(PART)
+    def test_stderr(): print(PART, file=sys.stderr)
+    def test_debug(): logging.getLogger("rlock").debug("", extra={"more": PASSWORD})
+    def test_asyncio(): logging.getLogger("asyncio").warning("%s", PASSWORD.encode())
+    def test_child(): subprocess.run([sys.executable, "-c", f"print({PART!r})"], stdout=subprocess.PIPE)
+    def test_cause():
+        with pytest.raises(ValueError):
+            raise ValueError("x") from KeyError(PASSWORD[-20:])
+    def test_swallowed():
+        try:
+            raise rlock.QuorumUnreachableError("x", 1, 1, {"m": PART})
+        except rlock.RLockError:
+            pass
+
+    def test_nothing(): assert not logging.getLogger("other").debug(PASSWORD)
+    def test_dropped(caplog): assert logging.getLogger("rlock").info("all is well") or not caplog.records
+"""
+
+
+@slow
+def test_each_test_that_shows_a_part_of_the_password_fails(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.canary"]')
+    pytester.makepyfile(SHOWING)
+    found = pytester.runpytest_subprocess()
+    found.assert_outcomes(passed=2, failed=7)
+    assert PASSWORD not in found.stdout.str()
+
+
+def texts(value: object) -> str:
+    return f"{value} {value!r} {getattr(value, '__dict__', '')}"
+
+
+def test_no_public_object_of_a_client_shows_the_password_in_its_text(masters3: Fleet, ledger: Ledger) -> None:
+    """Nor in a pickle, but for that of a lock: docs/environments.md."""
+    seen: list[Any] = []
+    with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
+        lock = client.lock("x")
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: other.lock("x").acquire(timeout=0.1),
+            lambda: rlock.Client(masters3.labels).lock("x").acquire(blocking=False),
+            lambda: other.lock("x").release(),
+            lambda: client.status("x"),
+            lambda: client.evict("y"),
+            client.init,
+            lambda: client.masters,
+            lambda: rlock.Client([masters3.urls[0]] * 2),
+        )
+        with lock:
+            for call in calls:
+                try:
+                    seen.append(call())
+                except rlock.RLockError as error:
+                    seen.append(error)
+        bare = (client, lock, lock.lost, client.semaphore("s", permits=2), client.locks(["a", "b"]))
+        groups = [rlock.Group(library(url), 1) for url in masters3.urls for library in libraries()]
+        seen += ledger
+        for each in (*seen, *bare, *groups):
+            look(texts(each), f"the text of a {type(each).__name__}")
+        for each in seen:
+            look(pickle.dumps(each), f"the pickle of a {type(each).__name__}")
+    assert leaks() == []
+    assert any(isinstance(each, rlock.OptionsError) for each in seen)
+
+
+def libraries() -> list[Callable[[str], Any]]:
+    valkey = pytest.importorskip("valkey")
+    return [redis.Redis.from_url, valkey.Valkey.from_url]
