@@ -38,7 +38,7 @@ from .servers import (
     servers_found,
     wanted_server,
 )
-from .telemetry.ledger import Ledger
+from .telemetry.happenings import Ledger
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
@@ -212,27 +212,24 @@ def ledger() -> Iterator[Ledger]:
 @pytest.fixture
 def box(any_server: AnyMaster) -> Iterator[Box]:
     """One master of each flavour, and the scripts as functions on it."""
-    box = Box(any_server.url)
-    # No grant has to raise the longest lease in the note: that would be one more write.
-    box.client.set(NOTE, f"{LIFE} 0 {LEASE_MS}")
-    yield box
-    box.close()
+    with contextlib.closing(Box(any_server.url)) as box:
+        # No grant has to raise the longest lease in the note: that would be one more write.
+        box.client.set(NOTE, f"{LIFE} 0 {LEASE_MS}")
+        yield box
 
 
 @pytest.fixture
 def ear(box: Box) -> Iterator[Ear]:
     """A subscriber to the channel of the lock of ``box``."""
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
+    with contextlib.closing(Ear(box.client)) as ear:
+        yield ear
 
 
 @pytest.fixture
 def ears(box: Box) -> Iterator[Ears]:
     """Subscribers to the channels of waiters."""
-    ears = Ears(box.client)
-    yield ears
-    ears.close()
+    with contextlib.closing(Ears(box.client)) as ears:
+        yield ears
 
 
 def _end(master: AnyMaster) -> None:

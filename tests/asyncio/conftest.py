@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing
 from inspect import iscoroutinefunction, signature
 from typing import Any
 
@@ -119,14 +120,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def eyes(masters: Fleet) -> Iterator[Eyes]:
     """Looks into the first three masters."""
-    eyes = Eyes(masters(3).urls)
-    yield eyes
-    eyes.close()
+    with closing(Eyes(masters(3).urls)) as eyes:
+        yield eyes
 
 
 @pytest.fixture
 def eyes1(masters: Fleet) -> Iterator[Eyes]:
     """Looks into the first master."""
-    eyes = Eyes(masters(1).urls)
-    yield eyes
-    eyes.close()
+    with closing(Eyes(masters(1).urls)) as eyes:
+        yield eyes

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socketserver
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import rlock
+from evidence.neighbours.faults import server
 from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
 from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
@@ -237,19 +236,11 @@ def test_a_fault_of_one_master_is_found_and_the_printed_command_mends_it(good: F
     assert not doctor(good.urls).of(check)
 
 
-class Web(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        self.request.recv(65536)
-        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fleet) -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        web = f"redis://127.0.0.1:{server.server_address[1]}"
+    with server(lambda: b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
+        web = f"redis://{place}"
         good[2].pause()
         seen = doctor([good.urls[0], web, good.urls[2]], request_timeout="0.5")
-        server.shutdown()
     told = {each["master"]: each for each in seen.of("reachable")}
     for url, what, action in (
         (web, "another protocol", "correct the port"),
@@ -273,10 +264,10 @@ def test_a_master_whose_messages_do_not_arrive_is_named(good: Fleet) -> None:
 def test_a_client_whose_first_subscription_was_forgotten_by_a_firewall_is_told(good: Fleet) -> None:
     with rlock.Client(good.urls) as other, rlock.Client(good.urls) as client, client.lock("x"):
         in_background(lambda: other.lock("x").acquire(timeout=20))
-        with raw(good.urls[1]) as server:
-            channel = eventually(lambda: server.pubsub_channels("*|*"))[0]
+        with raw(good.urls[1]) as master:
+            channel = eventually(lambda: master.pubsub_channels("*|*"))[0]
             assert not doctor(good.urls).of("one-server")
-            old = server.pubsub()
+            old = master.pubsub()
             old.subscribe(channel)
             assert "1 client has an older connection" in doctor(good.urls).one("one-server")["what"]
             old.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import hiredis
 import pytest
 
 import rlock
@@ -92,19 +93,16 @@ class Rude(socketserver.ThreadingTCPServer):
         return f"-{'NOPERM' if self.kind == 'refusals' else 'ERR'} {RUDE}\r\n".encode()
 
 
-class _Connection(socketserver.StreamRequestHandler):
+class _Connection(socketserver.BaseRequestHandler):
     server: Rude
 
     def handle(self) -> None:
-        while head := self.rfile.readline():
-            words = []
-            for _ in range(int(head[1:])):
-                length = int(self.rfile.readline()[1:])
-                words.append(self.rfile.read(length + 2)[:-2])
-            try:
-                self.wfile.write(self.server.answer(words[0].decode().upper()))
-            except OSError:
-                return
+        reader = hiredis.Reader()
+        with contextlib.suppress(OSError):
+            while data := self.request.recv(1 << 16):
+                reader.feed(data)
+                while (words := reader.gets()) is not False:
+                    self.request.sendall(self.server.answer(words[0].decode().upper()))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rlock.rules import scripts
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of, raw, tell
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 from .conftest import (
     ClientFor,
     Proxies,

@@ -25,7 +25,7 @@ from rlock.telemetry.recorder import Recorder
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of, tell
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 from .conftest import ClientFor, Proxies, Waiter, usable, waiting, within
 
 

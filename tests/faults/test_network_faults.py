@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 from .clock import Clock
 from .conftest import (
     LOOK_S,
@@ -279,33 +278,3 @@ def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagre
         for waiter in queue:
             assert waiter.got()
     assert sorted(queue, key=lambda waiter: waiter.got_at) == queue, "not in the order of their coming"
-
-
-HOUR_S = 3600.0
-#: Only then a client asks for the masters' time with each connection.
-GUARD_ON: dict[str, Any] = {"restart_guard": None}
-
-
-def token(client: rlock.Client, name: str = "x") -> int:
-    """That of a hold that begins and ends here."""
-    with client.lock(name) as lock:
-        return lock.fencing_token
-
-
-@pytest.mark.parametrize("seconds", [-2 * HOUR_S, 2 * HOUR_S], ids=["back", "forward"])
-def test_tokens_rise_over_an_hour_of_silence_although_clocks_were_set_under_a_client_that_never_waits(
-    seconds: float, clocked: Clocked, client_for: ClientFor
-) -> None:
-    """After an hour the masters forget the token, and each client has its own idea of their time."""
-    fleet, clocks = clocked(3)
-    old = client_for(fleet.urls, **GUARD_ON)
-    old.init()
-    usable(old)
-    for clock in clocks:
-        clock.step(seconds)
-    new = client_for(fleet.urls, **GUARD_ON)
-    first, second = (old, new) if seconds < 0 else (new, old)
-    before = token(first)
-    for clock in clocks:
-        clock.step(HOUR_S + 1)
-    assert token(second) > before

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -99,39 +98,6 @@ def test_an_eviction_policy_that_throws_locks_away_is_logged_once_for_each_maste
     assert len(told) == 2
     assert all("set it to noeviction" in line for line in told)
     assert {line.split()[0] for line in told} == set(map(name_of, urls[:2]))
-
-
-def lock_up(url: str, folder: Path) -> None:
-    """Let a master fail to write an RDB; from then on it answers MISCONF to every write."""
-    folder.rmdir()  # the working directory of that server, which is of no use any more
-    with admin([url]) as [server]:
-        server.bgsave()
-        assert eventually(lambda: server.info("persistence")["rdb_last_bgsave_status"] == "err", 5.0)
-
-
-def test_when_a_majority_cannot_save_acquire_says_misconf_and_a_holder_loses_the_lock_in_time(
-    fresh_masters: FreshMasters, client_for: ClientFor, tmp_path: Path
-) -> None:
-    folders = [tmp_path / str(i) for i in range(3)]
-    for folder in folders:
-        folder.mkdir()
-    args = [("--save", "3600", "1", "--dir", str(folder)) for folder in folders]
-    fleet = Fleet([fresh_masters(1, args=arg)[0] for arg in args])
-    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock_up(fleet.urls[0], folders[0])
-    lock.acquire()
-    lock_up(fleet.urls[1], folders[1])
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="MISCONF"):
-        other.lock("y").acquire(timeout=0.3)
-    # Not even a renewal or a release is a write that they take.
-    assert lock.lost.wait(5.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    tell(fleet.urls[:2], "CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
-    with within(6.0):
-        usable(other, 6.0)
 
 
 def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_wait_for_ever(

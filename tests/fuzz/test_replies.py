@@ -41,7 +41,7 @@ from ..core.test_restart_guard import told
 from ..core.world import World
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, raw, tell
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 from .conftest import fuzz, within
 
 OWNER = new_owner("host/1/main").encode()

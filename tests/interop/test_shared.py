@@ -1,6 +1,7 @@
 """Locks that are shared with Redisson: what a client writes, publishes, hears and refuses; contests.
 
-Redisson is played by the few commands that its scripts consist of, so that most tests run everywhere.
+Redisson is played by the few commands that its scripts consist of, so that most tests run everywhere. Others
+need a Java, and are skipped where its program cannot be built.
 """
 
 from __future__ import annotations
@@ -11,19 +12,57 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 import redis
 
 import rlock
 import rlock.asyncio
+from bench.harness import builds
+from bench.harness.builds import Broken
+from bench.harness.contestants import select
 from bench.harness.sections import Section, overlaps, sections_of
+from bench.harness.worker import Failed, Worker
 from rlock.rules.keys import REDISSON, holder_identity
 
 from ..lock.conftest import MakeClient, eventually
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
-from .conftest import opened
+
+TTL_MS = 2000
+#: A JVM that starts, and warms up, while the machine has other work.
+OPEN_S = 90.0
+
+
+def built(environment: str) -> list[str]:
+    """The command of its program; the test is skipped where it cannot be built, without a network say."""
+    try:
+        return builds.command(environment)
+    except Broken:
+        raise
+    except Failed as why:
+        pytest.skip(f"{environment}: {why}")
+
+
+def opened(key: str, urls: Sequence[str], **more: Any) -> Worker:
+    """Its process, connected to the masters; ``more`` are fields of its `open` request."""
+    (found,) = select([key])
+    built(found.environment)
+    worker = found.start()
+    try:
+        worker.ask("open", OPEN_S, **{**found.opening(urls, TTL_MS), **more})
+    except BaseException:
+        worker.close()
+        raise
+    return worker
+
+
+@pytest.fixture(scope="session")
+def redisson() -> list[str]:
+    *java, _ = built("java")
+    return java
+
 
 MakeShared = Callable[..., rlock.Client]
 CHANNEL = "redisson_lock__channel:{job}"

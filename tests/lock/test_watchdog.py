@@ -23,7 +23,7 @@ from rlock.events import (
 from rlock.testing import memory_client
 
 from ..servers import Fleet, raw
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 from .conftest import MakeClient, eventually, in_thread, threads_only
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-import socketserver
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +14,7 @@ import redis.asyncio
 
 import rlock
 import rlock.asyncio
+from evidence.neighbours.faults import server
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 
 from ..cli.shell import inside
@@ -57,26 +56,16 @@ def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
 SECRET, PART = PASSWORD, PASSWORD[:12]
 
 
-class _Parrot(socketserver.StreamRequestHandler):
-    """Answers each command with an error with the password in it, also cut off, and what a terminal obeys.
-
-    Redis says "unknown command 'AUTH', with args beginning with: 'user' 'hunter2'".
-    """
-
-    def handle(self) -> None:
-        while line := self.rfile.readline():
-            if line.startswith(b"*"):
-                told = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PART}\r\n"
-                self.wfile.write(told.encode())
+#: An error with the password in it, also cut off, and what a terminal obeys. Redis says to AUTH:
+#: "unknown command 'AUTH', with args beginning with: 'user' 'hunter2'".
+ERROR = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PART}\r\n".encode()
 
 
 @pytest.fixture
 def parrot() -> Iterator[str]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Parrot) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    """A server that answers each command with it."""
+    with server(lambda: ERROR) as place:
+        yield place
 
 
 @pytest.mark.parametrize("role", ["master", "Sentinel"])
@@ -144,7 +133,7 @@ def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: 
     ]
     with rlock.Client(ready, restart_guard=0) as client:  # the note is in another database
         with client.lock("x"):
-            assert all(server.exists("x") for server in ready), "not in their database"
+            assert all(each.exists("x") for each in ready), "not in their database"
         fleet.pause()
         with pytest.raises(rlock.QuorumUnreachableError):
             client.lock("x").acquire(blocking=False)
@@ -153,8 +142,8 @@ def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: 
         pickle.dumps(rlock.Client(ready).lock("x"))
     pickled = pickle.dumps(rlock.Client("redis://:secret@127.0.0.1:1").lock("x"))
     assert b"secret" in pickled, "no: then docs/environments.md is wrong"
-    for server in ready:
-        server.close()
+    for each in ready:
+        each.close()
 
 
 #: asyncio has connections of its own.

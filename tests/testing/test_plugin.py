@@ -14,7 +14,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..canary import leaks, look
 from ..servers import PASSWORD, Fleet, raw
-from ..telemetry.ledger import Ledger
+from ..telemetry.happenings import Ledger
 
 pytest_plugins = ["pytester"]
 
