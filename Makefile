@@ -53,6 +53,7 @@ hunt: $(VENV)/.installed-test
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/zizmor --offline --quiet .github
 	@if command -v actionlint; then actionlint .github/workflows/*; \
 	elif command -v go >/dev/null; then go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 .github/workflows/*; \

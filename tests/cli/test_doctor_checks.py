@@ -121,6 +121,8 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("patterns", one(info={"pubsub_patterns": "2"}), WARNING),
     ("durability", one(info={"aof_enabled": "0"}), NOTE),
     ("durability", fleet(*(master(i, info={"aof_enabled": "0"}) for i in range(3))), WARNING),
+    ("durability", Fleet([master(info={"aof_enabled": "0"})]), WARNING),
+    ("durability", Fleet([master(info={"aof_enabled": "0"}, local=True)]), NOTE),
     ("connections", one(config={"tcp-keepalive": "0"}), WARNING),
     ("connections", one(config={"timeout": "10"}), WARNING),
     ("connections", one(config={"timeout": "11"}), NOTE),

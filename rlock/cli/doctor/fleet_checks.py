@@ -103,9 +103,18 @@ def durability(fleet: Fleet) -> Iterator[Finding]:
     known = [facts for facts in alone if facts.memory.durable is not None]
     forgetful = [facts for facts in known if not facts.memory.durable]
     if forgetful and len(forgetful) == len(known) >= fleet.quorum:
-        who = "the master forgets" if len(fleet.masters) == 1 else "all masters forget"
+        if len(fleet.masters) == 1:
+            # On this machine it is most often a server for development.
+            yield (note if known[0].target.local else warning)(
+                "the master forgets the locks in a restart: it lacks appendonly yes and appendfsync always",
+                f"after a restart nobody gets a lock for {seconds(fleet.guard_s)}, and a held lock is lost "
+                "unless the master is back before its lease ends",
+                "make it durable; for development it can stay as it is",
+                *_DURABLE,
+            )
+            return
         yield warning(
-            f"{who} the locks in a restart: none has appendonly yes and appendfsync always",
+            "all masters forget the locks in a restart: none has appendonly yes and appendfsync always",
             f"when a quorum restarts at once (power, an upgrade of all) nobody gets a lock for "
             f"{seconds(fleet.guard_s)}, and a held lock is lost unless they are back before its lease ends",
             "make them durable; where restarts come one at a time it can stay as it is",

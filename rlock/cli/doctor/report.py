@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..output import ms, percent, seconds, size, span, styled
+from ..output import counted, ms, percent, seconds, size, span, styled
 from .facts import Facts, Fleet
 from .findings import Finding, Severity
 
@@ -77,7 +77,7 @@ def _facts(facts: Facts, fleet: Fleet) -> Iterator[str]:
     if used is not None:
         yield f"{size(used)} of {size(limit)}" if limit else size(used)
     if (clients := facts.number("connected_clients")) is not None:
-        yield f"{clients} clients"
+        yield counted(clients, "client")
     if (offset := fleet.clock_offset(facts)) is not None:
         yield f"clock {'+' if offset[0] >= 0 else '-'}{span(offset[0])} ± {span(offset[1])}"
     if (rate := timing.rate()) is not None:
