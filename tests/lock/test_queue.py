@@ -6,9 +6,6 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -200,22 +197,6 @@ def stamp(urls: list[str], *tokens: int) -> None:
         raw(url).set(FENCE, f"{token} somebody:else", px=3600_000)
 
 
-@contextmanager
-def write_backs(urls: list[str]) -> Iterator[set[tuple[str, str]]]:
-    """The rounds that had a token stored, by owner and token, when the block has ended."""
-    rounds: set[tuple[str, str]] = set()
-    with ExitStack() as stack:
-        ears = [stack.enter_context(raw(url).monitor()) for url in urls]
-        yield rounds
-        for url, ear in zip(urls, ears, strict=True):
-            raw(url).echo("that is all")
-            while "that is all" not in (command := ear.next_command()["command"]):
-                # fence.lua is the only script that has these two keys; behind them: owner, token, time.
-                words = command.split()
-                if words[0].upper() in ("EVALSHA", "EVAL") and words[-6:-3] == ["2", "x", FENCE]:
-                    rounds.add((words[-3], words[-2]))
-
-
 def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
     urls: list[str], make_client: MakeClient
 ) -> None:
@@ -257,23 +238,3 @@ def test_it_rises_from_majority_to_majority_without_any_clock(
     tokens += [take(chance.choice(clients)) for _ in range(60)]
     assert rising(tokens)
     assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"
-
-
-@pytest.mark.real_masters
-def test_in_the_ordinary_case_it_costs_no_round(masters: Fleet, make_client: MakeClient) -> None:
-    clients = [make_client(masters.urls) for _ in range(2)]
-    for client in clients:
-        take(client)
-    time.sleep(0.05)
-    with write_backs(masters.urls) as alone:
-        assert rising([take(clients[0]) for _ in range(50)])
-    assert alone == set()
-
-    def work(client: rlock.Client) -> None:
-        for _ in range(13):
-            take(client)
-            time.sleep(0.001)
-
-    with write_backs(masters.urls) as contended, running(*(partial(work, client) for client in clients * 2)):
-        pass
-    assert len(contended) <= 3, "in 52 sections"
