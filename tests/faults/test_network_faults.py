@@ -15,7 +15,7 @@ from rlock.events import MasterFailed
 from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, name_of
+from ..servers import Fleet, name_of, tell
 from ..telemetry.happenings import Ledger
 from .clock import Clock
 from .conftest import (
@@ -112,8 +112,9 @@ def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mend
     usable(client)
 
 
+@pytest.mark.parametrize("how", ["silent", "killed"])
 def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies, ledger: Ledger
+    how: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies, ledger: Ledger
 ) -> None:
     bad = proxies(masters3.urls)
     holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
@@ -123,20 +124,22 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
     waiter, hears = Waiter(other), Waiter(other, name="y")
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
     waiting(holder)
-    for proxy in bad:
+    if how == "killed":
+        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "pubsub")
+    for proxy in bad if how == "silent" else ():
         proxy.forget_subscribers()
     lock.release()  # nobody is told; a look finds it
     # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
     assert waiter.got(2 * LOOK_S)
-    assert eventually(lambda: len(ledger.of(MasterFailed)) == 3, 5.0)
+    told = {(name_of(proxy.url), "silent") for proxy in bad} if how == "silent" else set()
+    assert eventually(lambda: len(ledger.of(MasterFailed)) == len(told), 5.0)
     time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
     released_at = time.monotonic()
     heard.release()
     assert hears.got(5.0)
     assert hears.got_at - released_at < 0.3, "it polled"
-    silent = {(event.master, event.kind) for event in ledger.of(MasterFailed)}
-    assert silent == {(name_of(proxy.url), "silent") for proxy in bad}
+    assert {(event.master, event.kind) for event in ledger.of(MasterFailed)} == told
 
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
