@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from rlock import events
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 
 from . import memory, quick, seeds
@@ -37,6 +38,7 @@ from .servers import (
     servers_found,
     wanted_server,
 )
+from .telemetry.happenings import Ledger
 
 FLEET = 5
 FLAVOURS = {label(server): server for server in servers_found()}
@@ -87,7 +89,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "real_masters: looks into a server, or has another process use it; not for masters in memory",
     )
-    config.addinivalue_line("markers", "own_wire: not for locks shared with Redisson (tests/lock)")
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/lock)")
     # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
     os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())
@@ -200,29 +201,35 @@ def any_server(
 
 
 @pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    """The events that clients tell during the test."""
+    seen = Ledger()
+    end = events.observe(seen)
+    yield seen
+    end()
+
+
+@pytest.fixture
 def box(any_server: AnyMaster) -> Iterator[Box]:
     """One master of each flavour, and the scripts as functions on it."""
-    box = Box(any_server.url)
-    # No grant has to raise the longest lease in the note: that would be one more write.
-    box.client.set(NOTE, f"{LIFE} 0 {LEASE_MS}")
-    yield box
-    box.close()
+    with contextlib.closing(Box(any_server.url)) as box:
+        # No grant has to raise the longest lease in the note: that would be one more write.
+        box.client.set(NOTE, f"{LIFE} 0 {LEASE_MS}")
+        yield box
 
 
 @pytest.fixture
 def ear(box: Box) -> Iterator[Ear]:
     """A subscriber to the channel of the lock of ``box``."""
-    ear = Ear(box.client)
-    yield ear
-    ear.close()
+    with contextlib.closing(Ear(box.client)) as ear:
+        yield ear
 
 
 @pytest.fixture
 def ears(box: Box) -> Iterator[Ears]:
     """Subscribers to the channels of waiters."""
-    ears = Ears(box.client)
-    yield ears
-    ears.close()
+    with contextlib.closing(Ears(box.client)) as ears:
+        yield ears
 
 
 def _end(master: AnyMaster) -> None:

@@ -8,7 +8,6 @@ from weakref import WeakValueDictionary
 
 import rlock
 from rlock.testing import MemoryMaster, MemoryMasters
-from rlock.testing.memory.keyspace import Entry
 
 if TYPE_CHECKING:
     from .servers import Fleet
@@ -63,56 +62,14 @@ def _named(urls: Sequence[Any] | str) -> list[Any]:
 
 
 class Raw:
-    """In the place of a redis.Redis: what contract tests ask or do behind the back of a client."""
+    """In the place of a redis.Redis: what contract tests ask behind the back of a client."""
 
     def __init__(self, url: str) -> None:
         self._master = _masters[url]
-        self._keys = self._master._keys
-
-    def _look(self, key: str) -> Entry:
-        with self._master.mutex:
-            return self._keys.look(key) or Entry("none")
-
-    def keys(self) -> list[str]:
-        with self._master.mutex:
-            return [key for key in list(self._keys.keys) if self._keys.look(key)]
-
-    def exists(self, key: str) -> bool:
-        return self._look(key).kind != "none"
-
-    def get(self, key: str) -> str | None:
-        return self._look(key).text or None
-
-    def hgetall(self, key: str) -> dict[str, str]:
-        return dict(self._look(key).fields)
-
-    def pttl(self, key: str) -> int:
-        with self._master.mutex:
-            self._keys.look(key)
-            return self._keys.pttl(key)
-
-    def set(self, key: str, value: str, px: int) -> None:
-        with self._master.mutex:
-            self._keys.look(key)
-            self._keys.write(key, value, str(px))
-
-    def hset(self, key: str, field: str, value: object) -> None:
-        with self._master.mutex:
-            self._keys.look(key)
-            self._keys._set(key, field, str(value))
-
-    def pexpire(self, key: str, ms: int) -> None:
-        with self._master.mutex:
-            self._keys.look(key)
-            self._keys._pexpire(key, str(ms))
-
-    def delete(self, key: str) -> None:
-        with self._master.mutex:
-            self._keys.keys.pop(key, None)
 
     def pubsub_channels(self) -> list[str]:
         with self._master.mutex:
-            return list(self._keys.subscribers)
+            return list(self._master._keys.subscribers)
 
     def info(self, section: str) -> dict[str, int]:
         """With one for whoever asks, as a server counts."""

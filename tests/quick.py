@@ -28,7 +28,7 @@ FOLDERS = {
     "evidence/simulation",
 }
 #: Files in them that need other people's software, or many processes for many seconds.
-SLOW_FILES = {"tests/repository/test_packaging.py", "tests/testing/test_embedded_ends.py"}
+SLOW_FILES = {"tests/repository/test_packaging.py"}
 #: Only tests of these folders may be marked `timing`, which gives them a second try in .ci/run. A
 #: failure in another folder may be a broken promise of the lock, and a second try would hide it.
 MAY_MEASURE = {"tests/asyncio", "tests/bench", "tests/cli", "tests/telemetry"}

@@ -10,10 +10,10 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Protocol, cast, overload
+from typing import Any, Protocol, cast, overload
 
 import redis
 from redis.backoff import NoBackoff
@@ -90,6 +90,13 @@ def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
         socket_connect_timeout=timeout_s,
         decode_responses=True,
     )
+
+
+def tell(urls: Iterable[str], *words: Any) -> None:
+    """Send a command to each of these masters."""
+    for url in urls:
+        with raw(url) as server:
+            server.execute_command(*words)
 
 
 def acl_user(url: str, name: str, *rules: str) -> str:

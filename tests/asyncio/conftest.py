@@ -1,28 +1,103 @@
-"""Event loops for the tests of rlock.asyncio, and what they look with."""
+"""Event loops for the tests of rlock.asyncio, which may be coroutine functions, and what they look with."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing
+from inspect import iscoroutinefunction, signature
 from typing import Any
 
 import pytest
 
-from ..servers import Fleet
-from .eyes import Eyes
+import rlock.asyncio
+from rlock.rules.keys import NOTE, queue
+
+from ..servers import Fleet, raw
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+#: Long enough for an undo that is missing to show: the lock would not be free again within a test's patience.
+TTL = 10.0
+#: Less than the second after which masters take back what they have handed to a waiter that is gone.
+AT_ONCE_S = 0.9
+
+
+class Eyes:
+    """Looks into masters, behind the back of all clients."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = list(urls)
+        self.raws = [raw(url) for url in urls]
+
+    def keys(self) -> list[str]:
+        """Keys that are left on any master, but for those that stay."""
+        found = [str(key) for one in self.raws for key in one.keys()]  # noqa: SIM118
+        return [key for key in found if key != NOTE and not key.endswith(":fence")]
+
+    def queued(self, name: str) -> int:
+        """How many places the queue of a lock has, on the first master."""
+        return int(self.raws[0].zcard(queue(name)))
+
+    def channels(self) -> list[str]:
+        """Channels of ours that somebody subscribes to."""
+        return [str(name) for one in self.raws for name in one.pubsub_channels("rlock:*")]
+
+    def connections(self) -> int:
+        return len(self.raws[0].client_list())
+
+    def close(self) -> None:
+        for one in self.raws:
+            one.close()
+
+
+async def soon(what: Callable[[], Any], within: float = 3.0) -> Any:
+    """The value of ``what()`` as soon as it is true, or its last one."""
+    until = time.monotonic() + within
+    while not (value := what()) and time.monotonic() < until:
+        await asyncio.sleep(0.003)
+    return value
+
+
+async def nothing_left(eyes: Eyes, *clients: rlock.asyncio.Client) -> None:
+    """No vote, no place in a queue, and no note of either in the clients."""
+    await soon(lambda: not eyes.keys() and not any(notes(client) for client in clients))
+    assert not eyes.keys()
+    assert [notes(client) for client in clients] == [[] for _ in clients]
+
+
+def notes(client: rlock.asyncio.Client) -> list[object]:
+    """What a client keeps of holds and of acquires under way."""
+    engine = client._here()
+    if engine is None:
+        return []
+    kept = [*engine.holds, *engine.under_way.acquiring.values(), *engine.under_way.releasing.values()]
+    return [*kept, *engine._local_queue._lines]
+
+
+async def quiet(eyes: Eyes) -> None:
+    """No subscription and no task but the caller's, a little later."""
+    await soon(lambda: not eyes.channels() and len(asyncio.all_tasks()) == 1)
+    assert not eyes.channels()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def free_at_once(client: rlock.asyncio.Client, name: str) -> None:
+    """Another client gets the lock, and not after a lease."""
+    lock = client.lock(name)
+    assert await lock.acquire(timeout=AT_ONCE_S), f"{name} is still locked"
+    await lock.release()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The tests of a module that says `EVERY_LOOP = True` run in both event loops."""
-    if "run" in metafunc.fixturenames:
-        every = getattr(metafunc.module, "EVERY_LOOP", False)
-        loops = ["asyncio", *([pytest.param("uvloop", marks=pytest.mark.slow)] if every else [])]
-        metafunc.parametrize("run", loops, indirect=True)
+    every = getattr(metafunc.module, "EVERY_LOOP", False)
+    loops = ["asyncio", *([pytest.param("uvloop", marks=pytest.mark.slow)] if every else [])]
+    metafunc.parametrize("run", loops, indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def run(request: pytest.FixtureRequest) -> Run:
     """``asyncio.run`` of an event loop."""
     if request.param == "asyncio":
@@ -32,17 +107,25 @@ def run(request: pytest.FixtureRequest) -> Run:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    test, given = pyfuncitem.obj, pyfuncitem.funcargs
+    if not iscoroutinefunction(test):
+        return None
+    loop: Any = given["run"]
+    loop(test(**{name: given[name] for name in signature(test).parameters}))
+    return True
+
+
 @pytest.fixture
 def eyes(masters: Fleet) -> Iterator[Eyes]:
     """Looks into the first three masters."""
-    eyes = Eyes(masters(3).urls)
-    yield eyes
-    eyes.close()
+    with closing(Eyes(masters(3).urls)) as eyes:
+        yield eyes
 
 
 @pytest.fixture
 def eyes1(masters: Fleet) -> Iterator[Eyes]:
     """Looks into the first master."""
-    eyes = Eyes(masters(1).urls)
-    yield eyes
-    eyes.close()
+    with closing(Eyes(masters(1).urls)) as eyes:
+        yield eyes

@@ -1,24 +1,26 @@
-"""What an event loop may do to a client: eager tasks, a block or Ctrl-C at a bad moment, a hurried end."""
+"""What an event loop may do to a client: eager tasks, a block or Ctrl-C at a bad moment; names that hang."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+import rlock
 from rlock._async.connection import StreamConnection
 from rlock._async.runtime import Parker
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters
 
-from ..servers import Fleet
-from .conftest import Run
-from .eyes import AT_ONCE_S, TTL, Eyes, nothing_left, soon
+from ..servers import Fleet, tell
+from .conftest import AT_ONCE_S, TTL, Eyes, Run, nothing_left, soon
 
 EVERY_LOOP = True
 
@@ -87,8 +89,8 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
     assert sorted(order) == [0, 1, 2, 3]
 
 
-def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
-    run: Run, masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
+    masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wake, blocked = Parker.wake, 0
 
@@ -104,26 +106,20 @@ def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_
             asyncio.get_running_loop().call_soon(block)
         wake(self)
 
-    async def main() -> None:
-        async with Client(eyes.urls, TTL, request_timeout=SHORT / 2) as client:
-            async with client.lock("warm"):
-                pass
-            await nothing_left(eyes, client)
-            before = _connections(eyes)
-            masters[2].pause()
-            monkeypatch.setattr(Parker, "wake", wake_after_a_block)
-            async with client.lock("x"):
-                assert blocked
-                await asyncio.sleep(0.05)
-            assert "no answer within" not in caplog.text
-            # The same ones: none had to be made anew.
-            assert _connections(eyes) == before
-
     caplog.set_level("INFO", "rlock")
-    try:
-        run(main())
-    finally:
-        masters[2].resume()
+    async with Client(eyes.urls, TTL, request_timeout=SHORT / 2) as client:
+        async with client.lock("warm"):
+            pass
+        await nothing_left(eyes, client)
+        before = _connections(eyes)
+        masters[2].pause()
+        monkeypatch.setattr(Parker, "wake", wake_after_a_block)
+        async with client.lock("x"):
+            assert blocked
+            await asyncio.sleep(0.05)
+        assert "no answer within" not in caplog.text
+        # The same ones: none had to be made anew.
+        assert _connections(eyes) == before
 
 
 def _connections(eyes: Eyes) -> list[set[str]]:
@@ -183,32 +179,109 @@ def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(ey
 
 
 @pytest.mark.parametrize(("turns", "times"), [(1, 1), (5, 3)])
-def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sent(
-    run: Run, masters: Fleet, eyes: Eyes, turns: int, times: int
+async def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sent(
+    masters: Fleet, eyes: Eyes, turns: int, times: int
 ) -> None:
     # More than a server reads at once: it forgets the rest when it finds that nobody is there to be answered.
     names = [f"{number}-{'long' * 100}" for number in range(100)]
 
-    async def main() -> None:
-        client = Client(eyes.urls, TTL)
-        for name in names:
-            await client.lock(name).acquire()
-        assert await soon(lambda: len(eyes.keys()) == 3 * len(names))
-        masters(3).pause()
-        closing = asyncio.ensure_future(client.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.1, masters(3).resume)
-        for _ in range(times):  # the end of asyncio.run cancels once more
-            closing.cancel()
-            await asyncio.sleep(0.01)
-        await asyncio.wait([closing])
-        assert closing.cancelled()
-        masters(3).resume()  # if it did not wait for that
-        await soon(lambda: not eyes.keys(), AT_ONCE_S)
-        assert eyes.keys() == [], "locked for a whole ttl"
+    client = Client(eyes.urls, TTL)
+    for name in names:
+        await client.lock(name).acquire()
+    assert await soon(lambda: len(eyes.keys()) == 3 * len(names))
+    masters(3).pause()
+    closing = asyncio.ensure_future(client.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.1, masters(3).resume)
+    for _ in range(times):  # the end of asyncio.run cancels once more
+        closing.cancel()
+        await asyncio.sleep(0.01)
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    masters(3).resume()  # if it did not wait for that
+    await soon(lambda: not eyes.keys(), AT_ONCE_S)
+    assert eyes.keys() == [], "locked for a whole ttl"
 
-    try:
+
+_LOOK_UP = socket.getaddrinfo
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
+    """Names and what looks each of them up; the resolver knows the others."""
+    known: dict[str, Callable[[], Any]] = {}
+
+    def look_up(host: Any, *args: Any, **options: Any) -> Any:
+        if host in known and not options.get("flags", 0) & socket.AI_NUMERICHOST:
+            return known[host]()
+        return _LOOK_UP(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+@pytest.fixture
+def dead() -> Iterator[tuple[str, int]]:
+    """An address that answers no SYN: the backlog of its socket is full."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        time.sleep(0.05)
+        yield listening.getsockname()
+        for one in waiting:
+            one.close()
+
+
+def test_a_name_that_hangs_costs_its_master_and_no_thread_of_the_loop(
+    run: Run, eyes: Eyes, names: dict[str, Callable[[], Any]]
+) -> None:
+    mended = threading.Event()
+    names["hangs.test"] = lambda: mended.wait(20) and []
+    urls = [url.replace("127.0.0.1", "localhost") for url in eyes.urls[:2]]
+
+    async def main() -> float:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        client = Client([*urls, "redis://hangs.test:6379"], 2.0)
+        for _ in range(3):
+            assert await client.lock("x").acquire(timeout=1.5)
+            await client.lock("x").release()
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 2.0) == 1
+            tell(eyes.urls[:2], "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            await asyncio.sleep(0.3)
+        assert sum(thread.name == "rlock-lookup" for thread in threading.enumerate()) == 1
+        await client.close()
+        return time.monotonic()
+
+    ended = run(main())
+    assert time.monotonic() - ended < 1.0, "the end of the loop waits for the resolver"
+    mended.set()
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
+def test_of_two_addresses_the_second_is_tried_if_the_first_is_dead(
+    run: Run, eyes1: Eyes, names: dict[str, Callable[[], Any]], dead: tuple[str, int], blocking: bool
+) -> None:
+    where = ("127.0.0.1", int(eyes1.urls[0].rpartition(":")[2]))
+    names["both.test"] = lambda: [
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address) for address in (dead, where)
+    ]
+
+    url = eyes1.urls[0].replace("127.0.0.1", "both.test")
+
+    async def main() -> None:
+        async with Client([url], 2.0) as client:
+            assert await client.lock("x").acquire(timeout=2)
+            await client.lock("x").release()
+
+    began = time.monotonic()
+    if blocking:
+        with rlock.Client([url], 2.0) as client, client.lock("x"):
+            pass
+    else:
         run(main())
-    finally:
-        masters(3).resume()
+    assert time.monotonic() - began < 2.0

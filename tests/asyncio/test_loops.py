@@ -21,8 +21,7 @@ import rlock
 import rlock.asyncio
 from rlock.asyncio import Client, RLock
 
-from .conftest import Run
-from .eyes import TTL, Eyes, free_at_once, nothing_left, soon
+from .conftest import TTL, Eyes, Run, free_at_once, nothing_left, soon
 
 EVERY_LOOP = True
 
@@ -252,11 +251,9 @@ _EVERYTHING = """
 
 
 @pytest.mark.timing  # asyncio reports each step that takes 0.1 s
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_the_debug_modes_of_python_and_of_asyncio_have_nothing_to_say(eyes: Eyes, loop: str) -> None:
+def test_the_debug_modes_of_python_and_of_asyncio_have_nothing_to_say(run: Run, eyes: Eyes) -> None:
     program = textwrap.dedent(_EVERYTHING)
-    if loop == "uvloop":
-        pytest.importorskip("uvloop", reason="uvloop is in the group test-all")
+    if run is not asyncio.run:
         program = program.replace("asyncio.run(", "import uvloop; uvloop.run(")
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, *eyes.urls]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

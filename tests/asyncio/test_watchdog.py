@@ -11,8 +11,7 @@ import rlock
 from rlock.asyncio import Client, RLock
 
 from ..servers import Fleet
-from .conftest import Run
-from .eyes import TTL, Eyes, free_at_once, nothing_left, soon
+from .conftest import TTL, Eyes, Run, free_at_once, nothing_left, soon
 
 SHORT = 0.5
 
@@ -26,23 +25,20 @@ def _cancel_all() -> None:
         task.cancel()
 
 
-def test_it_is_there_while_something_is_held_and_gone_a_little_later(run: Run, eyes1: Eyes) -> None:
-    async def main() -> None:
-        client = Client(eyes1.urls, TTL)
-        assert _watchdogs() == 0
-        async with client.lock("x"), client.lock("y"):
-            await asyncio.sleep(1.0)
-            assert _watchdogs() == 1
-        assert await soon(lambda: not _watchdogs(), 2.0)
-        async with client.lock("x"):
-            assert _watchdogs() == 1
-        await client.close()
-        await asyncio.sleep(0)
-        assert _watchdogs() == 0
-        async with Client(eyes1.urls, TTL) as other, other.lock("x", renew=False):
-            assert _watchdogs() == 0, "a fixed lease needs none"
-
-    run(main())
+async def test_it_is_there_while_something_is_held_and_gone_a_little_later(eyes1: Eyes) -> None:
+    client = Client(eyes1.urls, TTL)
+    assert _watchdogs() == 0
+    async with client.lock("x"), client.lock("y"):
+        await asyncio.sleep(1.0)
+        assert _watchdogs() == 1
+    assert await soon(lambda: not _watchdogs(), 2.0)
+    async with client.lock("x"):
+        assert _watchdogs() == 1
+    await client.close()
+    await asyncio.sleep(0)
+    assert _watchdogs() == 0
+    async with Client(eyes1.urls, TTL) as other, other.lock("x", renew=False):
+        assert _watchdogs() == 0, "a fixed lease needs none"
 
 
 def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_longer_than_the_ttl(
@@ -109,106 +105,91 @@ async def _stay(lock: RLock) -> None:
         await asyncio.sleep(60)
 
 
-def test_a_client_whose_own_tasks_are_cancelled_works_on(run: Run, eyes: Eyes) -> None:
+async def test_a_client_whose_own_tasks_are_cancelled_works_on(eyes: Eyes) -> None:
     """In a loop that goes on: by who cancels all tasks, the client's dials and its watchdog as well."""
 
-    async def main() -> None:
-        async with Client(eyes.urls, TTL) as other:
-            for turns in (0, 1, 2, 3, 4, 6, 8, 12, 20, 50, 100):
-                async with Client(eyes.urls, TTL) as client:
-                    tasks = [asyncio.ensure_future(_stay(client.lock(name))) for name in "aab"]
-                    for _ in range(turns):
-                        await asyncio.sleep(0)
-                    _cancel_all()
-                    await asyncio.wait(tasks)
-                    for name in "abc":
-                        await free_at_once(client, name)
-                        await free_at_once(other, name)
-                    await _connected(client)
-
-    run(main())
-
-
-def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(
-    run: Run, masters: Fleet, eyes: Eyes
-) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, TTL, request_timeout=0.1) as client:
-            lock = client.lock("x")
-            await lock.acquire()
-            await soon(lambda: len(eyes.keys()) == 3)
-            masters[2].pause()
-            while (await client.status("x")).masters[2].fault is None:
-                await asyncio.sleep(0.01)
-            await lock.release()
-            # Nobody uses the client from now on.
-            await asyncio.sleep(0.1)
-            _cancel_all()
-            await asyncio.sleep(0.1)
-            masters[2].resume()
-            assert await soon(lambda: not eyes.keys(), TTL / 2), "the release was not delivered"
-
-    try:
-        run(main())
-    finally:
-        masters[2].resume()
-
-
-def test_a_hold_is_renewed_on_when_all_tasks_but_the_holder_are_cancelled(run: Run, eyes: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
-            async with client.lock("a"):
-                for turns in (0, 1, 3, 10):
-                    waiter = asyncio.ensure_future(_stay(client.lock("a")))
-                    await asyncio.sleep(SHORT / 2)
-                    for _ in range(turns):
-                        await asyncio.sleep(0)
-                    _cancel_all()
-                    await asyncio.wait([waiter])
+    async with Client(eyes.urls, TTL) as other:
+        for turns in (0, 1, 2, 3, 4, 6, 8, 12, 20, 50, 100):
+            async with Client(eyes.urls, TTL) as client:
+                tasks = [asyncio.ensure_future(_stay(client.lock(name))) for name in "aab"]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
                 _cancel_all()
-                await asyncio.sleep(SHORT * 2)
-                client.lock("a").check()
-                # A hold that came after the cancellation is looked after, too.
-                async with client.lock("c"):
-                    await asyncio.sleep(SHORT * 1.5)
-                    client.lock("c").check()
-            await free_at_once(other, "a")
-            await free_at_once(other, "c")
-            async with client.lock("d"):
+                await asyncio.wait(tasks)
+                for name in "abc":
+                    await free_at_once(client, name)
+                    await free_at_once(other, name)
+                await _connected(client)
+
+
+async def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(
+    masters: Fleet, eyes: Eyes
+) -> None:
+    async with Client(eyes.urls, TTL, request_timeout=0.1) as client:
+        lock = client.lock("x")
+        await lock.acquire()
+        await soon(lambda: len(eyes.keys()) == 3)
+        masters[2].pause()
+        while (await client.status("x")).masters[2].fault is None:
+            await asyncio.sleep(0.01)
+        await lock.release()
+        # Nobody uses the client from now on.
+        await asyncio.sleep(0.1)
+        _cancel_all()
+        await asyncio.sleep(0.1)
+        masters[2].resume()
+        assert await soon(lambda: not eyes.keys(), TTL / 2), "the release was not delivered"
+
+
+async def test_a_hold_is_renewed_on_when_all_tasks_but_the_holder_are_cancelled(eyes: Eyes) -> None:
+    async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
+        async with client.lock("a"):
+            for turns in (0, 1, 3, 10):
+                waiter = asyncio.ensure_future(_stay(client.lock("a")))
+                await asyncio.sleep(SHORT / 2)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                _cancel_all()
+                await asyncio.wait([waiter])
+            _cancel_all()
+            await asyncio.sleep(SHORT * 2)
+            client.lock("a").check()
+            # A hold that came after the cancellation is looked after, too.
+            async with client.lock("c"):
                 await asyncio.sleep(SHORT * 1.5)
-                client.lock("d").check()
+                client.lock("c").check()
+        await free_at_once(other, "a")
+        await free_at_once(other, "c")
+        async with client.lock("d"):
+            await asyncio.sleep(SHORT * 1.5)
+            client.lock("d").check()
 
-    run(main())
 
-
-def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_lock(
-    run: Run, eyes: Eyes, caplog: pytest.LogCaptureFixture
+async def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_lock(
+    eyes: Eyes, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[rlock.LeaseLostError] = []
 
-    async def main() -> None:
-        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
-            lock = client.lock("x", on_lost=told.append)
-            await lock.acquire()
-            lost = lock.lost
-            assert not lost.is_set()
-            time.sleep(SHORT + 0.2)
-            # Known before anything else could run.
-            assert lost.is_set()
-            assert not lock.is_owned()
-            with pytest.raises(rlock.LeaseLostError):
-                lock.check()
-            assert await soon(lambda: "the event loop did not run" in caplog.text)
-            assert await soon(lambda: len(told) == 1)
-            with pytest.raises(rlock.LeaseLostError):
-                await lock.release()
-            assert lock.hold_count == 0
-            await free_at_once(other, "x")
-            async with lock:
-                lock.check()
-        assert len(told) == 1
-
-    run(main())
+    async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as other:
+        lock = client.lock("x", on_lost=told.append)
+        await lock.acquire()
+        lost = lock.lost
+        assert not lost.is_set()
+        time.sleep(SHORT + 0.2)
+        # Known before anything else could run.
+        assert lost.is_set()
+        assert not lock.is_owned()
+        with pytest.raises(rlock.LeaseLostError):
+            lock.check()
+        assert await soon(lambda: "the event loop did not run" in caplog.text)
+        assert await soon(lambda: len(told) == 1)
+        with pytest.raises(rlock.LeaseLostError):
+            await lock.release()
+        assert lock.hold_count == 0
+        await free_at_once(other, "x")
+        async with lock:
+            lock.check()
+    assert len(told) == 1
 
 
 # -- ``on_lost`` and ``lost`` of tasks, and what who uses a lock wrongly is told
@@ -218,113 +199,101 @@ def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost_its_l
 LONG = 3.0
 
 
-def test_on_lost_is_called_once_in_the_event_loop_whether_or_not_it_is_a_coroutine_function(
-    run: Run, eyes: Eyes
+async def test_on_lost_is_called_once_in_the_event_loop_whether_or_not_it_is_a_coroutine_function(
+    eyes: Eyes,
 ) -> None:
     told: list[tuple[str, rlock.LeaseLostError]] = []
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-        def plain(error: rlock.LeaseLostError) -> None:
-            assert asyncio.get_running_loop() is loop
-            told.append(("plain", error))
+    def plain(error: rlock.LeaseLostError) -> None:
+        assert asyncio.get_running_loop() is loop
+        told.append(("plain", error))
 
-        async def coroutine(error: rlock.LeaseLostError) -> None:
-            await asyncio.sleep(0.01)
-            assert asyncio.get_running_loop() is loop
-            told.append(("coroutine", error))
+    async def coroutine(error: rlock.LeaseLostError) -> None:
+        await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop() is loop
+        told.append(("coroutine", error))
 
-        async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
-            locks = [client.lock("a", on_lost=plain), client.lock("b", on_lost=coroutine)]
-            for lock in locks:
-                await lock.acquire()
-                await lock.acquire()
-                assert await operator.evict(lock.name)
-            assert await soon(lambda: len(told) == 2)
-            assert {kind: error.name for kind, error in told} == {"plain": "a", "coroutine": "b"}
-            for lock in locks:
-                assert lock.lost.is_set()
-                for _ in range(2):
-                    with pytest.raises(rlock.LeaseLostError):
-                        await lock.release()
-            await asyncio.sleep(SHORT)
-            assert len(told) == 2
-
-    run(main())
-
-
-def test_a_wait_for_a_loss_ends_with_it_and_not_before(run: Run, eyes: Eyes) -> None:
-    async def main() -> None:
-        async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
-            lock = client.lock("x")
-            assert await lock.lost.wait(0.01) is False, "nothing is held"
+    async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
+        locks = [client.lock("a", on_lost=plain), client.lock("b", on_lost=coroutine)]
+        for lock in locks:
             await lock.acquire()
-            lost = lock.lost
-            began = time.monotonic()
-            assert await lost.wait(0.1) is False
-            assert await lost.wait(0) is False
-            assert 0.08 < time.monotonic() - began < 1.0
-            waiting = [asyncio.ensure_future(lost.wait(timeout)) for timeout in (None, 10.0)]
-            await asyncio.sleep(0.3)
-            assert not any(task.done() for task in waiting)
-            await operator.evict("x")
-            assert await asyncio.wait_for(asyncio.gather(*waiting), LONG * 0.7) == [True, True]
-            assert await lost.wait(0) is True
-            with pytest.raises(rlock.LeaseLostError):
-                await lock.release()
-            async with lock:
-                assert not lock.lost.is_set(), "another hold"
-                assert lost.is_set()
-
-    run(main())
+            await lock.acquire()
+            assert await operator.evict(lock.name)
+        assert await soon(lambda: len(told) == 2)
+        assert {kind: error.name for kind, error in told} == {"plain": "a", "coroutine": "b"}
+        for lock in locks:
+            assert lock.lost.is_set()
+            for _ in range(2):
+                with pytest.raises(rlock.LeaseLostError):
+                    await lock.release()
+        await asyncio.sleep(SHORT)
+        assert len(told) == 2
 
 
-def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(run: Run, eyes1: Eyes) -> None:
+async def test_a_wait_for_a_loss_ends_with_it_and_not_before(eyes: Eyes) -> None:
+    async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
+        lock = client.lock("x")
+        assert await lock.lost.wait(0.01) is False, "nothing is held"
+        await lock.acquire()
+        lost = lock.lost
+        began = time.monotonic()
+        assert await lost.wait(0.1) is False
+        assert await lost.wait(0) is False
+        assert 0.08 < time.monotonic() - began < 1.0
+        waiting = [asyncio.ensure_future(lost.wait(timeout)) for timeout in (None, 10.0)]
+        await asyncio.sleep(0.3)
+        assert not any(task.done() for task in waiting)
+        await operator.evict("x")
+        assert await asyncio.wait_for(asyncio.gather(*waiting), LONG * 0.7) == [True, True]
+        assert await lost.wait(0) is True
+        with pytest.raises(rlock.LeaseLostError):
+            await lock.release()
+        async with lock:
+            assert not lock.lost.is_set(), "another hold"
+            assert lost.is_set()
+
+
+async def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(eyes1: Eyes) -> None:
     said: list[str] = []
 
-    async def main() -> None:
-        async with Client(eyes1.urls, TTL) as client:
-            lock = client.lock("x")
-            async with lock:
+    async with Client(eyes1.urls, TTL) as client:
+        lock = client.lock("x")
+        async with lock:
 
-                def callback() -> None:
-                    for work in (lock.acquire(), lock.release()):
-                        try:
-                            work.send(None)
-                        except RuntimeError as error:
-                            said.append(str(error))
+            def callback() -> None:
+                for work in (lock.acquire(), lock.release()):
+                    try:
+                        work.send(None)
+                    except RuntimeError as error:
+                        said.append(str(error))
 
-                asyncio.get_running_loop().call_soon(callback)
-                await asyncio.sleep(0.01)
-                assert lock.hold_count == 1
-            await free_at_once(client, "x")
-            await nothing_left(eyes1, client)
-
-    run(main())
+            asyncio.get_running_loop().call_soon(callback)
+            await asyncio.sleep(0.01)
+            assert lock.hold_count == 1
+        await free_at_once(client, "x")
+        await nothing_left(eyes1, client)
     assert len(said) == 2
     assert all("task" in one for one in said)
 
 
-def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(run: Run, eyes: Eyes) -> None:
-    async def main() -> None:
-        counts: list[int] = []
-        async with Client(eyes.urls, LONG) as client:
+async def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(eyes: Eyes) -> None:
+    counts: list[int] = []
+    async with Client(eyes.urls, LONG) as client:
 
-            @rlock.locked(client, "x", timeout=0.3, on_busy="skip")
-            async def inner() -> str:
-                counts.append(client.lock("x").hold_count)
-                return "done"
+        @rlock.locked(client, "x", timeout=0.3, on_busy="skip")
+        async def inner() -> str:
+            counts.append(client.lock("x").hold_count)
+            return "done"
 
-            @rlock.locked(client, "x", blocking=False)
-            async def outer(depth: int) -> int:
-                assert await inner() == "done"
-                assert await asyncio.create_task(inner()) is None
-                return depth and 1 + (await outer(depth - 1) or 0)
+        @rlock.locked(client, "x", blocking=False)
+        async def outer(depth: int) -> int:
+            assert await inner() == "done"
+            assert await asyncio.create_task(inner()) is None
+            return depth and 1 + (await outer(depth - 1) or 0)
 
-            assert asyncio.iscoroutinefunction(outer)
-            assert await outer(2) == 2
-            assert counts == [2, 3, 4]
-            await nothing_left(eyes, client)
-
-    run(main())
+        assert asyncio.iscoroutinefunction(outer)
+        assert await outer(2) == 2
+        assert counts == [2, 3, 4]
+        await nothing_left(eyes, client)

@@ -55,6 +55,12 @@ def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.
     )
 
 
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

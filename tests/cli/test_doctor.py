@@ -2,24 +2,74 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
-import socketserver
-import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import rlock
+from evidence.neighbours.faults import server
 from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
+from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
 from ..faults.proxy import Proxy
+from ..fixtures import FreshMasters
 from ..lock.conftest import eventually, in_background
-from ..servers import AnyMaster, Fleet, acl_user, left, name_of, raw
-from .doctoring import Seen, doctor
-from .doctoring import good as good  # a fixture
+from ..servers import PASSWORD, AnyMaster, Fleet, acl_user, left, name_of, raw
 from .shell import inside
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def good(fresh_masters: FreshMasters) -> Fleet:
+    """Three masters as the documentation wants them."""
+    return fresh_masters(3, args=(*DURABLE, "--masterauth", PASSWORD))  # one may become a replica
+
+
+@dataclass(frozen=True)
+class Seen:
+    code: int
+    masters: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+
+    def of(self, check: str) -> list[dict[str, Any]]:
+        return [finding for finding in self.findings if finding["check"] == check]
+
+    def one(self, check: str) -> dict[str, Any]:
+        found = self.of(check)
+        assert len(found) == 1, f"{check}: {found or [finding['what'] for finding in self.findings]}"
+        return found[0]
+
+    def bad(self) -> list[tuple[str, str, str | None]]:
+        """Errors and warnings: severity, check, master."""
+        return [(f["severity"], f["check"], f["master"]) for f in self.findings if f["severity"] != "note"]
+
+
+def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str) -> Seen:
+    """``rlock doctor --json`` in this process."""
+    environment = {f"RLOCK_{key.upper()}": value for key, value in settings.items()}
+    # Long, so that a busy machine is not taken for slow masters.
+    usual = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "1"}
+    environment = usual | environment
+    clean = {key: None for key in os.environ if key.startswith("RLOCK_")}
+    result = CliRunner().invoke(
+        cli, ["doctor", "--json", "--measure", str(measure), *words], env={**clean, **environment},
+        standalone_mode=False,
+    )  # fmt: skip
+    if result.exception is not None:
+        raise result.exception
+    told = json.loads(result.stdout)
+    assert all(finding["what"] and finding["why"] and finding["action"] for finding in told["findings"])
+    return Seen(result.return_value, told["masters"], told["findings"])
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 KEYS = ["~orders:*", "~rlock:{orders:*", "~rlock::orders:*", "~rlock:fleet"]
@@ -186,19 +236,11 @@ def test_a_fault_of_one_master_is_found_and_the_printed_command_mends_it(good: F
     assert not doctor(good.urls).of(check)
 
 
-class Web(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        self.request.recv(65536)
-        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fleet) -> None:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        web = f"redis://127.0.0.1:{server.server_address[1]}"
+    with server(lambda: b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
+        web = f"redis://{place}"
         good[2].pause()
         seen = doctor([good.urls[0], web, good.urls[2]], request_timeout="0.5")
-        server.shutdown()
     told = {each["master"]: each for each in seen.of("reachable")}
     for url, what, action in (
         (web, "another protocol", "correct the port"),
@@ -222,10 +264,10 @@ def test_a_master_whose_messages_do_not_arrive_is_named(good: Fleet) -> None:
 def test_a_client_whose_first_subscription_was_forgotten_by_a_firewall_is_told(good: Fleet) -> None:
     with rlock.Client(good.urls) as other, rlock.Client(good.urls) as client, client.lock("x"):
         in_background(lambda: other.lock("x").acquire(timeout=20))
-        with raw(good.urls[1]) as server:
-            channel = eventually(lambda: server.pubsub_channels("*|*"))[0]
+        with raw(good.urls[1]) as master:
+            channel = eventually(lambda: master.pubsub_channels("*|*"))[0]
             assert not doctor(good.urls).of("one-server")
-            old = server.pubsub()
+            old = master.pubsub()
             old.subscribe(channel)
             assert "1 client has an older connection" in doctor(good.urls).one("one-server")["what"]
             old.close()

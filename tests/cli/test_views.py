@@ -1,11 +1,15 @@
-"""What `rlock status`, `list` and `watch` show, for people and for programs."""
+"""What `rlock status`, `list` and `watch` show, for people and for programs; what `rlock exporter` does."""
 
 from __future__ import annotations
 
 import io
 import json
+import signal
+import socket
 import time
-from contextlib import closing
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -17,16 +21,39 @@ from rlock.cli.scan import info
 from rlock.cli.scan.look import Scan
 from rlock.cli.scan.snapshot import GroupHealth, MasterHealth, Snapshot
 from rlock.cli.watch.tables import View, picture
+from rlock.model import LockStatus, MasterStatus, Waiter
 from rlock.procedures.port import new_owner
 from rlock.rules.keys import queue, waiter_name
 from rlock.testing.local.embedded import Master, ServerBinary
 
+from ..environments.programs import needs
 from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
 from ..servers import AnyMaster, Fleet, acl_user, raw
-from .looks import MASTERS, lock, snapshot
-from .shell import ask
+from .shell import ask, begin, line, refused
 from .shell import rlock as run
+
+MASTERS = tuple(f"redis://10.0.0.{i}:6379" for i in (1, 2, 3))
+HOLDER = "web-1/4711/MainThread:0198f3a2b4c57def8123456789abcdef"
+
+
+def lock(name: str, holder: str | None = HOLDER, waiters: int = 0, **more: Any) -> LockStatus:
+    views = tuple(MasterStatus(m, holder, 1 if holder else 0, 7.5 if holder else None) for m in MASTERS)
+    queue = tuple(Waiter(f"job-{i}/{i}/MainThread:{i:032x}", 1_700_000_000.0 + i) for i in range(waiters))
+    given = {"since": 1_700_000_000.0 if holder else None, "remaining": 7.5 if holder else None, **more}
+    return LockStatus(
+        name, holder, hold_count=1, quorum=2, masters=views, queue_length=waiters, waiters=queue, **given
+    )
+
+
+def snapshot(*locks: LockStatus, **more: Any) -> Snapshot:
+    masters = (
+        MasterHealth(MASTERS[0], None, 0.0004, "Valkey", "9.1.0", guarded=0.0, clock_offset=0.0, locks=2),
+        MasterHealth(MASTERS[1], None, 0.25, "Redis", "6.2.7", guarded=4.1, clock_offset=-0.3, locks=1),
+        MasterHealth(MASTERS[2], "Connection refused"),
+    )
+    given: dict[str, Any] = {"masters": masters, **more}
+    return Snapshot(time.time(), 2, locks=locks, **given)
 
 
 def test_free_is_said_only_where_nobody_can_have_it(masters3: Fleet) -> None:
@@ -221,13 +248,13 @@ def address(server: Master) -> str:
     return f"127.0.0.1:{server.port}"
 
 
+@needs("prometheus_client")
 def test_the_views_of_masters_and_the_metrics_follow_the_leader_of_a_group(server: ServerBinary) -> None:
-    prometheus_client = pytest.importorskip(
-        "prometheus_client", reason="prometheus-client is in the group test-all"
-    )
+    from prometheus_client import CollectorRegistry
+
     from rlock.telemetry import prometheus
 
-    registry: Any = prometheus_client.CollectorRegistry()
+    registry: Any = CollectorRegistry()
     handle = prometheus.enable(registry=registry)
     with (
         ReplicatedGroup(server, replicas=1, sentinels=3) as group,
@@ -268,3 +295,84 @@ def test_the_views_of_masters_and_the_metrics_follow_the_leader_of_a_group(serve
         assert f"\n    {address(group.primary)} leads" in shown
         assert shown.endswith(", 1 of 1 replicas acknowledge\n")
         handle.disable()
+
+
+@contextmanager
+def exporting(urls: list[str], end: signal.Signals = signal.SIGTERM) -> Iterator[str]:
+    """The URL that it prints. Behind the block it ends by the signal, as it should."""
+    process = begin("exporter", "--port", "0", masters=urls)
+    try:
+        yield line(process).strip()
+        process.send_signal(end)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "ended\n")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def scrape(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        text = answer.read().decode()
+    rows = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in rows}
+
+
+@needs("prometheus_client")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_shows_the_fleet_and_writes_nothing(number: signal.Signals, masters3: Fleet) -> None:
+    with rlock.Client(masters3.urls) as client, client.lock("job"), exporting(masters3.urls, number) as url:
+        before = scrape(url)
+        assert before["redlock_locks_held"] == 1.0
+        assert before["redlock_waiters"] == 0.0
+        for label in masters3.labels:
+            assert before[f'redlock_master_up{{master="{label}"}}'] == 1.0
+            assert before[f'redlock_master_latency_seconds{{master="{label}"}}'] > 0
+        for master in masters3:
+            raw(master.url).config_resetstat()
+        # Each scrape that comes more than EVERY_S later looks anew.
+        assert _until_looked(url, masters3)
+        flags = {
+            name: told["flags"] for name, told in raw(masters3.urls[0]).execute_command("COMMAND").items()
+        }
+        holders = {"evalsha", "eval", "pexpire"}  # of the holder's renewals
+        for master in masters3:
+            seen = {name.removeprefix("cmdstat_") for name in raw(master.url).info("commandstats")}
+            assert {name for name in seen if "write" in flags.get(name.partition("|")[0], ())} <= holders
+            assert "keys" not in seen
+
+
+def _until_looked(url: str, masters: Fleet) -> bool:
+    for _ in range(1000):
+        scrape(url)
+        if all("cmdstat_scan" in raw(master.url).info("commandstats") for master in masters):
+            return True
+    return False
+
+
+@needs("prometheus_client")
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = run("exporter", "--port", str(port), masters=["redis://127.0.0.1:1"])
+    refused(found, 64, f"cannot listen on --host 127.0.0.1 --port {port}: ")
+
+
+@needs("prometheus_client")
+def test_a_master_without_an_answer_has_no_gauge_but_up() -> None:
+    from rlock.cli.scan.gauges import gauges
+
+    group = MasterHealth("group", None, group=GroupHealth("10.0.0.9:6379", None, 2, 1, 1))
+    seen = snapshot(lock("a", waiters=3), lock("b", None, 1), masters=(*snapshot().masters, group))
+    told = {
+        (sample.name, sample.labels.get("master")): sample.value
+        for family in gauges(seen)
+        for sample in family.samples
+    }
+    assert told[("redlock_locks_held", None)] == 1
+    assert told[("redlock_waiters", None)] == 4
+    assert told[("redlock_queue_length_max", None)] == 3
+    assert [name for name, master in told if master == MASTERS[2]] == ["redlock_master_up"]
+    assert told[("redlock_master_up", MASTERS[2])] == 0
+    assert told[("redlock_master_guarded_seconds", MASTERS[1])] == 4.1
+    assert told[("redlock_group_replicas_acknowledged", "group")] == 1

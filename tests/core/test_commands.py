@@ -22,7 +22,7 @@ from rlock.rules.tickets import Place
 from rlock.testing import memory_client
 
 from ..interrupts import Interrupt, every_line
-from .test_messages_to_waiters import Wire
+from .test_one_connection import Wire
 from .world import arguments_of
 
 OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000

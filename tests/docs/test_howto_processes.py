@@ -23,7 +23,7 @@ import pytest
 import rlock
 
 from ..fixtures import FreshMasters
-from ..interop.conftest import redisson as redisson  # a fixture
+from ..interop.test_shared import redisson as redisson  # a fixture
 from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
 from .pages import PYTHON, RLOCK, Start, block, lay_out, starter, write_scripts

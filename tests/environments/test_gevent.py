@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +10,11 @@ import rlock
 from rlock._sync.greenlets import EVENTLET
 
 from ..servers import Fleet
-from .programs import ORDINARY, assert_nothing_is_left, counter, needs, outcome, program
+from .programs import assert_nothing_is_left, needs, outcome, program
 
 PRELUDE = """
 from gevent import monkey; monkey.patch_all()
 import gevent as green
-"""
-
-COUNT = """
-name, path, times = sys.argv[1:4]
-lock = rlock.Client(URLS, 3.0).lock(name)
-for greenlet in [green.spawn(count, path, int(times), lock, green.sleep) for _ in range(6)]:
-    greenlet.get()
 """
 
 #: An ordinary process that has the lock until it is told to let go.
@@ -155,15 +147,6 @@ pytestmark = needs("gevent")
 def patched(text: str, urls: list[str], *arguments: object) -> Any:
     """The outcome of a program with gevent's patch in its first line."""
     return outcome(text, urls, *arguments, before=PRELUDE)
-
-
-def test_greenlets_and_an_ordinary_process_lose_no_update(masters3: Fleet, tmp_path: Path) -> None:
-    path = counter(tmp_path)
-    with program(ORDINARY, masters3.urls, "x", path, 40) as process:
-        patched(COUNT, masters3.urls, "x", path, 10)
-        assert process.end() == 0
-    assert int(path.read_bytes()) == 6 * 10 + 40
-    assert_nothing_is_left(masters3)
 
 
 def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:

@@ -18,9 +18,8 @@ from ..lock.conftest import Child, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
-from . import clock, netns
+from . import clock
 from .clock import Clock
-from .netns import PrivateNetwork
 from .proxy import Proxy
 
 FreshMasters = Callable[..., Fleet]
@@ -91,24 +90,6 @@ def proxies() -> Iterator[Proxies]:
         proxy.close()
 
 
-@pytest.fixture
-def network() -> Iterator[PrivateNetwork]:
-    """The test runs in a network of its own; so do masters with ``network.binary(...)``."""
-    if reason := netns.why_not():
-        pytest.skip(reason)
-    made = PrivateNetwork()
-    with made.inside():
-        yield made
-
-
-@pytest.fixture
-def private_masters(
-    network: PrivateNetwork, fresh_masters: FreshMasters, server: ServerBinary, tmp_path: Path
-) -> Fleet:
-    """Three masters in the private network."""
-    return fresh_masters(3, binary=network.binary(server, tmp_path))
-
-
 @pytest.fixture(scope="session")
 def _clock_library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return clock.build(tmp_path_factory.mktemp("clock"))
@@ -138,8 +119,8 @@ def clocked(
 class Waiter:
     """A thread that waits for a lock, and gives it back as soon as it has it."""
 
-    def __init__(self, client: rlock.Client, timeout: float = -1, **options: Any) -> None:
-        self._lock, self._timeout = client.lock("x", **options), timeout
+    def __init__(self, client: rlock.Client, timeout: float = -1, name: str = "x", **options: Any) -> None:
+        self._lock, self._timeout = client.lock(name, **options), timeout
         #: When it had the lock.
         self.got_at = 0.0
         self._outcome = in_background(self._take)

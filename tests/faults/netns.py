@@ -34,8 +34,6 @@ def why_not() -> str:
             return f"a private network needs {tool} (packages iproute2, nftables, util-linux)"
     try:
         host = Bridge().host()
-        host.drop(7)
-        host.reject(7)
         host.cut(host)
     except (OSError, subprocess.CalledProcessError) as error:
         told = getattr(error, "stderr", "") or str(error)
@@ -75,25 +73,9 @@ class PrivateNetwork:
         program.chmod(0o755)
         return ServerBinary(program, server.flavour, server.version)
 
-    def drop(self, port: int) -> None:
-        """Packets to this port vanish: a partition."""
-        self._rule(f"tcp dport {port} drop")
-
-    def drop_replies(self, port: int) -> None:
-        """Requests arrive, replies vanish: a partition in one direction."""
-        self._rule(f"tcp sport {port} drop")
-
-    def reject(self, port: int) -> None:
-        """Packets to this port are answered with a RST, those of live connections too."""
-        self._rule(f"tcp dport {port} reject with tcp reset")
-
     def mend(self) -> None:
         with self.inside():
             _run("nft flush chain inet faults arriving")
-
-    def _rule(self, rule: str) -> None:
-        with self.inside():
-            _run(f"nft add rule inet faults arriving {rule}")
 
 
 class Host(PrivateNetwork):
@@ -105,8 +87,9 @@ class Host(PrivateNetwork):
 
     def cut(self, *others: Host) -> None:
         """Packets from these hosts vanish. Packets to them arrive."""
-        for other in others:
-            self._rule(f"ip saddr {other.address} drop")
+        with self.inside():
+            for other in others:
+                _run(f"nft add rule inet faults arriving ip saddr {other.address} drop")
 
 
 class Bridge(PrivateNetwork):

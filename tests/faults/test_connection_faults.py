@@ -9,11 +9,12 @@ import time
 import pytest
 
 import rlock
-from rlock.events import MasterFailed, observe
+from rlock.events import MasterFailed
 from rlock.rules import scripts
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, name_of, raw
+from ..servers import Fleet, name_of, raw, tell
+from ..telemetry.happenings import Ledger
 from .conftest import (
     ClientFor,
     Proxies,
@@ -37,12 +38,6 @@ LOSSES: list[tuple[str, Then]] = [
 ]
 
 
-def command(urls: list[str], *words: str) -> None:
-    for url in urls:
-        with raw(url) as server:
-            server.execute_command(*words)
-
-
 def counts(urls: list[str], name: str = "x") -> list[str]:
     """The hold counts that the masters know."""
     found: list[str] = []
@@ -61,19 +56,17 @@ def test_a_master_that_flaps_is_told_once_and_then_not_until_it_is_steady(
     masters3: Fleet,
     client_for: ClientFor,
     proxies: Proxies,
+    ledger: Ledger,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (bad,) = proxies(masters3.urls[:1])
-    label = name_of(bad.url)
-    client, ended = client_for([bad.url, *masters3.urls[1:]]), []
-    end = observe(lambda event: ended.append(event) if isinstance(event, MasterFailed) else None)
+    label, client = name_of(bad.url), client_for([bad.url, *masters3.urls[1:]])
     with caplog.at_level(logging.INFO, "rlock"):
-        while sum(event.connected for event in ended) < 8:
+        while sum(event.connected for event in ledger.of(MasterFailed)) < 8:
             usable(client)
             bad.reset()
             time.sleep(0.1)  # until it is connected again
-        end()
         lines = [record.getMessage() for record in caplog.records if label in record.getMessage()]
         assert ["flapping" in line for line in lines] == [False] * (len(lines) - 1) + [True]
         assert len(lines) < 10
@@ -110,13 +103,13 @@ def test_a_pause_of_all_masters_shorter_than_the_lease_delays_and_hurts_nobody(
     holder, other = client_for(urls, 1.8), client_for(urls, 1.8)
     usable(other)
     with holder.lock("x") as lock:
-        command(urls, "CLIENT", "PAUSE", "900", what)  # the first renewal fails
+        tell(urls, "CLIENT", "PAUSE", "900", what)  # the first renewal fails
         with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="no answer"):
             other.lock("x").acquire(blocking=False)
         time.sleep(1.7)  # past the end of the first lease
         lock.check()
         excluded(other)
-    command(urls, "CLIENT", "PAUSE", "600", what)
+    tell(urls, "CLIENT", "PAUSE", "600", what)
     with within(4.0):
         usable(other)  # waits for the masters
 
@@ -127,15 +120,15 @@ def test_scripts_that_all_masters_forgot_are_sent_again_within_the_call(
     urls = masters3.urls
     holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
     usable(other)
-    command(urls, "SCRIPT", "FLUSH")
+    tell(urls, "SCRIPT", "FLUSH")
     lock = holder.lock("x")
     assert lock.acquire(blocking=False)
     waiter = Waiter(other)
     waiting(holder)
-    command(urls, "SCRIPT", "FLUSH")
+    tell(urls, "SCRIPT", "FLUSH")
     time.sleep(1.7)  # renewed, and looked at
     lock.check()
-    command(urls, "SCRIPT", "FLUSH")
+    tell(urls, "SCRIPT", "FLUSH")
     with within(1.0):
         lock.release()
         assert waiter.got()

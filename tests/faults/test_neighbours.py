@@ -24,7 +24,8 @@ from rlock.telemetry.labels import LockLabels
 from rlock.telemetry.recorder import Recorder
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, name_of, raw
+from ..servers import Fleet, name_of, tell
+from ..telemetry.happenings import Ledger
 from .conftest import ClientFor, Proxies, Waiter, usable, waiting, within
 
 
@@ -46,14 +47,15 @@ def test_a_master_whose_messages_do_not_arrive_is_told_once_counted_and_measured
     masters3: Fleet,
     client_for: ClientFor,
     proxies: Proxies,
+    ledger: Ledger,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The messages of the others are a quorum, so no waiter misses anything."""
     monkeypatch.setattr(subscriptions, "PROBE_LOOKS", 1)
     (bad,) = proxies(masters3.urls[:1])
-    label, gauges, events = name_of(bad.url), Gauges(), list[Any]()
-    ends = [observe(Recorder(gauges, LockLabels(None))), observe(events.append)]
+    label, gauges = name_of(bad.url), Gauges()
+    end = observe(Recorder(gauges, LockLabels(None)))
     holder, other = client_for(masters3.urls, 10.0), client_for([bad.url, *masters3.urls[1:]], 10.0)
     lock = holder.lock("x")
     lock.acquire()
@@ -64,16 +66,15 @@ def test_a_master_whose_messages_do_not_arrive_is_told_once_counted_and_measured
         bad.forget_subscribers(later_ones=True)
 
         def silent() -> list[bool]:
-            return [each.news for each in events if isinstance(each, MasterFailed) and each.kind == "silent"]
+            return [each.news for each in ledger.of(MasterFailed) if each.kind == "silent"]
 
         assert eventually(lambda: len(silent()) > 1), "it is tried again"
         assert gauges.heard[label] == 0
         assert silent()[:2] == [True, False]
         bad.mend()
         assert eventually(lambda: gauges.heard[label] == 1)
-        assert any(isinstance(event, MasterAnswers) and event.messages and event.news for event in events)
-    for end in ends:
-        end()
+        assert any(event.messages and event.news for event in ledger.of(MasterAnswers))
+    end()
     assert not waiter.done
     lock.release()
     assert waiter.got()
@@ -101,15 +102,11 @@ def test_without_a_thread_the_caller_and_the_watchdog_connect_themselves(
     lock.acquire()
     refuse_threads(monkeypatch, "rlock-dial")
     for _ in range(3):
-        for url in masters3.urls:
-            with raw(url) as server:
-                server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         usable(client)
         time.sleep(0.3)
     engine = client._engine()
-    for url in masters3.urls:
-        with raw(url) as server:
-            server.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    tell(masters3.urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     time.sleep(2.0)  # longer than the lease: only the watchdog uses the client
     lock.check()
     assert engine.masters._connections.up >= 2

@@ -1,27 +1,32 @@
-"""Networks that are slow, silent, divided or hostile: what a caller sees."""
+"""Networks that are slow, silent, divided or hostile, and wall clocks that jump: what a caller sees."""
 
 from __future__ import annotations
 
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 import rlock
-from rlock.events import MasterFailed, observe
+from rlock.events import MasterFailed
 from rlock.testing.local.spawn import free_port
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, name_of
+from ..servers import Fleet, name_of, tell
+from ..telemetry.happenings import Ledger
+from .clock import Clock
 from .conftest import (
     LOOK_S,
     ClientFor,
+    Process,
     Proxies,
     Waiter,
     excluded,
     holders,
+    unharmed,
     usable,
     waiting,
     within,
@@ -107,39 +112,34 @@ def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mend
     usable(client)
 
 
+@pytest.mark.parametrize("how", ["silent", "killed"])
 def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+    how: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies, ledger: Ledger
 ) -> None:
-    bad, silent = proxies(masters3.urls), []
-    end = observe(lambda e: silent.append(e) if isinstance(e, MasterFailed) and e.kind == "silent" else None)
+    bad = proxies(masters3.urls)
     holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
     lock, heard = holder.lock("x"), holder.lock("y")
     lock.acquire()
     heard.acquire()
-    waiter = Waiter(other)
-
-    def hear() -> None:
-        with other.lock("y"):
-            pass
-
-    hears = threading.Thread(target=hear)
-    hears.start()
+    waiter, hears = Waiter(other), Waiter(other, name="y")
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
     waiting(holder)
-    for proxy in bad:
+    if how == "killed":
+        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "pubsub")
+    for proxy in bad if how == "silent" else ():
         proxy.forget_subscribers()
     lock.release()  # nobody is told; a look finds it
     # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
     assert waiter.got(2 * LOOK_S)
-    assert eventually(lambda: len(silent) == 3, 5.0)
+    told = {(name_of(proxy.url), "silent") for proxy in bad} if how == "silent" else set()
+    assert eventually(lambda: len(ledger.of(MasterFailed)) == len(told), 5.0)
     time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
     assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
     released_at = time.monotonic()
     heard.release()
-    hears.join(5.0)
-    assert time.monotonic() - released_at < 0.3, "it polled"
-    end()
-    assert sorted(event.master for event in silent) == sorted(name_of(proxy.url) for proxy in bad)
+    assert hears.got(5.0)
+    assert hears.got_at - released_at < 0.3, "it polled"
+    assert {(event.master, event.kind) for event in ledger.of(MasterFailed)} == told
 
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
@@ -216,3 +216,68 @@ def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter
         proxy.reset()
     assert other.lock("x").acquire(blocking=False), "a reset between two calls is not the caller's business"
     other.lock("x").release()
+
+
+Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
+
+
+WRONG: dict[str, Callable[[Clock], None]] = {
+    "forward": lambda clock: clock.step(60.0),
+    "back": lambda clock: clock.step(-60.0),
+    "fast": lambda clock: clock.run(2.0),
+    "slow": lambda clock: clock.run(0.5),
+}
+
+
+@pytest.mark.parametrize("masters", [3, 5])
+@pytest.mark.parametrize("how", WRONG)
+def test_a_minority_whose_clock_jumps_or_runs_wrong_lets_nobody_in_and_costs_a_holder_nothing(
+    masters: int, how: str, clocked: Clocked, client_for: ClientFor
+) -> None:
+    fleet, clocks = clocked(masters)
+    holder, other = client_for(fleet.urls, 1.2), client_for(fleet.urls, 1.2)
+    with unharmed(holder, other, 1.4):
+        assert eventually(lambda: None not in holders(fleet.urls))
+        for clock in clocks[: masters // 2]:
+            WRONG[how](clock)
+
+
+def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_minority_went_back(
+    clocked: Clocked, client_for: ClientFor, process: Process
+) -> None:
+    fleet, clocks = clocked(3)
+    dead = process('lock.acquire(); print("got"); time.sleep(60)', fleet.urls, 1.2)
+    assert dead.line() == "got"
+    assert eventually(lambda: len({*holders(fleet.urls)}) == 1), "also on the slowest master"
+    clocks[0].step(-60.0)
+    dead.process.kill()
+    other = client_for(fleet.urls)
+    with within(1.2 + LOOK_S):
+        assert other.lock("x").acquire()
+    assert holders(fleet.urls)[0] != holders(fleet.urls)[1], "there the dead one has it for a minute more"
+    other.lock("x").release()
+    with within(1.0):
+        usable(other)
+
+
+def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagree_by_an_hour(
+    clocked: Clocked, client_for: ClientFor
+) -> None:
+    fleet, clocks = clocked(3)
+    clocks[0].step(3600.0)
+    clocks[1].step(-3600.0)
+    holder, others = client_for(fleet.urls), [client_for(fleet.urls) for _ in range(3)]
+    lock = holder.lock("x", fair=True)
+    lock.acquire()
+    queue: list[Waiter] = []
+    for i, client in enumerate(others):
+        queue.append(Waiter(client, fair=True))
+        waiting(holder, i + 1)
+        clocks[0].step(-3600.0)  # and while they wait
+        clocks[1].step(3600.0)
+    with within(2 * LOOK_S):
+        if holder.status("x").locked:
+            lock.release()
+        for waiter in queue:
+            assert waiter.got()
+    assert sorted(queue, key=lambda waiter: waiter.got_at) == queue, "not in the order of their coming"

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -15,7 +14,7 @@ import redis
 import rlock
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, acl_user, name_of, raw
+from ..servers import Fleet, acl_user, name_of, raw, tell
 from .conftest import (
     LOOK_S,
     ClientFor,
@@ -40,12 +39,6 @@ def admin(urls: list[str]) -> Iterator[list[redis.Redis]]:
     yield clients
     for client in clients:
         client.close()
-
-
-def configure(urls: list[str], option: str, value: str) -> None:
-    with admin(urls) as servers:
-        for server in servers:
-            server.config_set(option, value)
 
 
 REFUSALS: dict[str, Callable[[redis.Redis], object]] = {
@@ -78,7 +71,7 @@ def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and
     lock = holder.lock("x")
     lock.acquire()
     assert everywhere(urls)
-    configure(urls, "maxmemory", "1")
+    tell(urls, "CONFIG", "SET", "maxmemory", "1")
     lock.acquire()  # nested: no network
     with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="OOM"):
         other.lock("y").acquire(timeout=0.3)
@@ -88,7 +81,7 @@ def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and
     lock.release()
     lock.release()
     assert holders(urls) == [None] * 3
-    configure(urls, "maxmemory", "0")
+    tell(urls, "CONFIG", "SET", "maxmemory", "0")
     with within(1.0):
         usable(other)
 
@@ -97,7 +90,7 @@ def test_an_eviction_policy_that_throws_locks_away_is_logged_once_for_each_maste
     fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     urls = fresh_masters(3).urls
-    configure(urls[:2], "maxmemory-policy", "volatile-ttl")
+    tell(urls[:2], "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
     with caplog.at_level(logging.WARNING, "rlock"):
         for _ in range(2):
             usable(client_for(urls))
@@ -105,39 +98,6 @@ def test_an_eviction_policy_that_throws_locks_away_is_logged_once_for_each_maste
     assert len(told) == 2
     assert all("set it to noeviction" in line for line in told)
     assert {line.split()[0] for line in told} == set(map(name_of, urls[:2]))
-
-
-def lock_up(url: str, folder: Path) -> None:
-    """Let a master fail to write an RDB; from then on it answers MISCONF to every write."""
-    folder.rmdir()  # the working directory of that server, which is of no use any more
-    with admin([url]) as [server]:
-        server.bgsave()
-        assert eventually(lambda: server.info("persistence")["rdb_last_bgsave_status"] == "err", 5.0)
-
-
-def test_when_a_majority_cannot_save_acquire_says_misconf_and_a_holder_loses_the_lock_in_time(
-    fresh_masters: FreshMasters, client_for: ClientFor, tmp_path: Path
-) -> None:
-    folders = [tmp_path / str(i) for i in range(3)]
-    for folder in folders:
-        folder.mkdir()
-    args = [("--save", "3600", "1", "--dir", str(folder)) for folder in folders]
-    fleet = Fleet([fresh_masters(1, args=arg)[0] for arg in args])
-    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(other)
-    lock = holder.lock("x")
-    lock_up(fleet.urls[0], folders[0])
-    lock.acquire()
-    lock_up(fleet.urls[1], folders[1])
-    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="MISCONF"):
-        other.lock("y").acquire(timeout=0.3)
-    # Not even a renewal or a release is a write that they take.
-    assert lock.lost.wait(5.0)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    configure(fleet.urls[:2], "stop-writes-on-bgsave-error", "no")
-    with within(6.0):
-        usable(other, 6.0)
 
 
 def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_wait_for_ever(
@@ -204,7 +164,7 @@ def test_a_password_that_is_set_while_we_are_connected_costs_a_minority_its_vote
     urls = fresh_masters(3).urls
     holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
     with unharmed(holder, other):
-        configure(urls[:1], "requirepass", "new")
+        tell(urls[:1], "CONFIG", "SET", "requirepass", "new")
         with caplog.at_level(logging.WARNING, "rlock"):
             excluded(client_for(urls))
             assert eventually(lambda: "gives no vote: " in caplog.text)
@@ -318,11 +278,7 @@ def locks(masters3: Fleet, client_for: ClientFor) -> Locks:
 
 def forbid(urls: list[str], *patterns: str) -> None:
     """Take all keys from the user but these, while it is connected."""
-    for url in urls:
-        with admin([url]) as [server]:
-            server.execute_command(
-                "ACL", "SETUSER", "worker", "resetkeys", *(f"~{each}" for each in patterns)
-            )
+    tell(urls, "ACL", "SETUSER", "worker", "resetkeys", *(f"~{each}" for each in patterns))
 
 
 def test_a_name_that_is_refused_from_now_on_costs_only_itself_its_lease(

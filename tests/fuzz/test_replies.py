@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -36,12 +35,13 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
-from ..core.test_messages_to_waiters import Hearing
+from ..core.test_one_connection import Hearing
 from ..core.test_renewal import a_hold
 from ..core.test_restart_guard import told
 from ..core.world import World
-from ..lock.conftest import eventually
-from ..servers import Fleet, raw
+from ..lock.conftest import eventually, running
+from ..servers import Fleet, raw, tell
+from ..telemetry.happenings import Ledger
 from .conftest import fuzz, within
 
 OWNER = new_owner("host/1/main").encode()
@@ -182,27 +182,21 @@ def test_any_message_is_heard_and_wakes_nobody(
 
 
 def test_a_message_of_another_program_is_counted_logged_once_and_hurts_no_waiter(
-    masters3: Fleet, caplog: pytest.LogCaptureFixture
+    masters3: Fleet, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For all waiters of a client: one thread reads for all of them."""
-    seen: list[events.Event] = []
-    end = events.observe(seen.append)
     with rlock.Client(masters3.urls) as holder, rlock.Client(masters3.urls) as other:
         for name in "xy":
             holder.lock(name).acquire()
-        threads = [threading.Thread(target=other.lock(name).acquire) for name in "xy"]
-        for thread in threads:
-            thread.start()
-        assert eventually(lambda: all(holder.status(name).queue_length for name in "xy"))
-        channels = [keys.OWN.channel("x"), keys.OWN.client_channel("x", other._engine().context.client_id)]
-        for url, channel in itertools.product(masters3.urls, 3 * channels):
-            raw(url).publish(channel, b"\xff\xfe")
-        assert eventually(lambda: sum(isinstance(each, events.UnknownMessage) for each in seen) == 18)
-        for name in "xy":
-            holder.lock(name).release()
-        assert eventually(lambda: not any(thread.is_alive() for thread in threads))
-    end()
-    assert sum(isinstance(each, events.Acquired) for each in seen) == 4
+        with running(*(other.lock(name).acquire for name in "xy")):
+            assert eventually(lambda: all(holder.status(name).queue_length for name in "xy"))
+            own = keys.OWN.client_channel("x", other._engine().context.client_id)
+            for url, channel in itertools.product(masters3.urls, 3 * [keys.OWN.channel("x"), own]):
+                raw(url).publish(channel, b"\xff\xfe")
+            assert eventually(lambda: len(ledger.of(events.UnknownMessage)) == 18)
+            for name in "xy":
+                holder.lock(name).release()
+    assert len(ledger.of(events.Acquired)) == 4
     logged = [record for record in caplog.records if getattr(record, "event", "") == "unknown_message"]
     assert sorted(record.kind for record in logged) == ["hand-off", "release"]  # type: ignore[attr-defined]
 
@@ -236,9 +230,8 @@ def plant(server: Any, run_id: bytes, data: st.DataObject) -> None:
 
 def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls, 1.0, max_ttl=1.0) as client, client.lock("x") as lock:
-        for url in masters3.urls:
-            raw(url).delete(NOTE)
-            raw(url).rpush(NOTE, "somebody's")
+        tell(masters3.urls, "DEL", NOTE)
+        tell(masters3.urls, "RPUSH", NOTE, "somebody's")
         assert isinstance(within(1.0, client.lock("y").acquire, blocking=False), rlock.QuorumUnreachableError)
         assert within(3.0, client.lock("y").acquire, timeout=3.0) is True
         lock.check()

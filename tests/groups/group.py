@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from random import Random
 from typing import Any, NamedTuple
 
 import redis
@@ -201,13 +200,6 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         server.follow(self.primary)
         for kind in ("normal", "pubsub"):
             server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-
-    def disconnect_some(self, server: Server, dice: Random) -> None:
-        """End every second connection of clients to a server."""
-        client: Any = server.client
-        for each in client.client_list(_type="normal"):
-            if dice.random() < 0.5 and each["name"] == "":
-                client.client_kill_filter(_id=each["id"])
 
     def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""

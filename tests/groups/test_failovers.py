@@ -18,7 +18,7 @@ from rlock._client.sentinel import Service
 from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import ServerBinary
 
-from ..cli.doctoring import doctor
+from ..cli.test_doctor import doctor
 from ..faults.clock import Clock
 from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library

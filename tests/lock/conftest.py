@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -67,10 +68,6 @@ default_mode = pytest.mark.kinds(*(name for name in KINDS if name != "fair"))
 threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
 
 
-#: About hand-offs and fair order, which locks that are shared with Redisson do not have.
-own_wire = pytest.mark.own_wire
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" not in metafunc.fixturenames:
         return
@@ -78,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("kinds")
     every = getattr(metafunc.module, "EVERY_KIND", False)
     names = [name for name in (KINDS if every else USUAL) if mark is None or name in mark.args]
-    if "child" in metafunc.fixturenames or metafunc.definition.get_closest_marker("own_wire"):
+    if "child" in metafunc.fixturenames:
         names = [name for name in names if name != "interop"]
     kinds = [name for name in names if KINDS[name].servers or not real]
     if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
@@ -209,6 +206,18 @@ def in_background(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, daemon=True).start()
     return done
+
+
+@contextmanager
+def running(*works: Callable[[], object]) -> Iterator[list[threading.Thread]]:
+    """Threads that do this. They have ended behind the block."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    yield threads
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a thread is blocked"
 
 
 def eventually(what: Callable[[], Any], within: float = 10.0) -> Any:

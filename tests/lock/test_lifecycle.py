@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands
 
 from ..servers import Fleet, raw
-from .conftest import Kind, MakeClient, eventually, in_background, in_thread, threads_only
+from .conftest import Kind, MakeClient, eventually, in_background, in_thread, running, threads_only
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -124,17 +125,10 @@ def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
             with client.lock(f"busy-{i}"):
                 pass
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        for i in range(8):
-            told = forked(lambda i=i: client.lock(f"child-{i}").acquire(timeout=10))  # type: ignore[misc]
-            assert told == "True"
-    finally:
+    with running(*(partial(work, i) for i in range(4))):
+        found = [forked(partial(client.lock(f"child-{i}").acquire, timeout=10)) for i in range(8)]
         stop.set()
-        for thread in threads:
-            thread.join(30)
+    assert found == ["True"] * 8
 
 
 @threads_only

@@ -1,7 +1,9 @@
-"""The queue: one waiter is handed the lock, in order, and those who are gone or asleep cost little."""
+"""The queue: one waiter is handed the lock, in order; fencing tokens rise with each holder."""
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 import time
 from typing import Any
@@ -20,16 +22,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import QUEUE_TTL_S
 
 from ..servers import Fleet, raw
-from .conftest import (
-    Child,
-    MakeClient,
-    StartChild,
-    default_mode,
-    eventually,
-    own_wire,
-)
-
-pytestmark = own_wire
+from .conftest import Child, MakeClient, StartChild, eventually, running
 
 WAITER = """
     import sys, time, rlock
@@ -124,15 +117,14 @@ def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
         with other.lock("x", fair=mode == "fair"):
             got.set()
 
-    with lock:
-        for master in masters3:
-            with raw(master.url) as server:
-                server.zadd(queue("x"), dead)
-        thread = threading.Thread(target=wait)
-        thread.start()
+    lock.acquire()
+    for master in masters3:
+        with raw(master.url) as server:
+            server.zadd(queue("x"), dead)
+    with running(wait):
         assert eventually(lambda: holder.status("x").queue_length > len(dead))
-    assert got.wait(10.0), "the dead stand before it"
-    thread.join(10)
+        lock.release()
+        assert got.wait(10.0), "the dead stand before it"
     assert holder.lock("x", fair=True).acquire(blocking=False), "a free lock is not refused for the dead"
     assert holder.status("x").queue_length == 0
 
@@ -155,7 +147,6 @@ def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
     second.say()
 
 
-@default_mode
 def test_the_status_shows_who_waits_and_since_when(masters3: Fleet, make_client: MakeClient) -> None:
     client, holder = make_client(masters3.urls), make_client(masters3.urls)
     began = time.time()
@@ -178,3 +169,72 @@ def test_the_status_shows_who_waits_and_since_when(masters3: Fleet, make_client:
         assert [waiter.since for waiter in waiters] == pytest.approx([began] * 2, abs=5.0)
     for thread in threads:
         thread.join(20)
+
+
+FENCE = "rlock:{x}:fence"
+#: Nobody listens there: masters that are dead.
+DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")
+
+
+def take(client: rlock.Client, **options: Any) -> int:
+    """The token of one hold."""
+    with client.lock("x", **options) as lock:
+        return lock.fencing_token
+
+
+def without(urls: list[str], *dead: int) -> list[str]:
+    """The same masters, as one sees them for whom a minority is dead."""
+    return [DEAD[dead.index(i)] if i in dead else url for i, url in enumerate(urls)]
+
+
+def rising(tokens: list[int]) -> bool:
+    return all(before < after for before, after in itertools.pairwise(tokens))
+
+
+def stamp(urls: list[str], *tokens: int) -> None:
+    """Have the masters remember tokens of somebody else."""
+    for url, token in zip(urls, tokens, strict=True):
+        raw(url).set(FENCE, f"{token} somebody:else", px=3600_000)
+
+
+def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    token = take(make_client(urls))
+    assert type(token) is int
+    assert 0 < token < 2**53
+    assert token / 1e6 == pytest.approx(time.time(), abs=10)
+
+
+def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x", ttl=0.6, renew=False)
+    lock.acquire()
+    token = lock.fencing_token
+    assert take(other) > token
+    with pytest.raises(rlock.LeaseLostError):
+        lock.check()
+    assert lock.fencing_token == token
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    with pytest.raises(rlock.LeaseLostError):
+        _ = lock.fencing_token
+    assert take(client) > token
+
+
+@pytest.mark.rule("3.8")
+@pytest.mark.parametrize("count", [3, 5])
+def test_it_rises_from_majority_to_majority_without_any_clock(
+    count: int, masters: Fleet, make_client: MakeClient
+) -> None:
+    """With counters and their maximum {1,2}, {1,3}, {2,3} give 1, 2, 2."""
+    urls = masters(count).urls
+    ahead = int(time.time() + 86400) * 10**6  # so that nobody's time plays a part
+    stamp(urls, *[ahead] * count)
+    minorities = itertools.combinations(range(count), count // 2)
+    clients = [make_client(without(urls, *dead)) for dead in minorities]
+    tokens = [ahead] + [take(client) for client in clients]
+    chance = random.Random(11)
+    tokens += [take(chance.choice(clients)) for _ in range(60)]
+    assert rising(tokens)
+    assert tokens[-1] <= ahead + 2 * len(tokens), "one more each time, or the one that a minority was given"

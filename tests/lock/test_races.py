@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from rlock.rules.quorum import Ballot
 from ..fixtures import FreshMasters
 from ..interrupts import interrupted
 from ..servers import Fleet, left, raw
-from .conftest import MakeClient, eventually, in_thread, own_wire, threads_only
+from .conftest import MakeClient, eventually, in_thread, running, threads_only
 
 
 @pytest.mark.rule("3.1")
@@ -159,19 +160,14 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
     with rlock.Client(masters3.urls, ttl=10.0) as client:
         client.lock("first").acquire()
         for attempt in range(3):
-            threads = [threading.Thread(target=work, args=(f"{attempt}-{i}",)) for i in range(3)]
             for master in masters3:
                 raw(master.url).client_pause(DELAY_MS)
-            for thread in threads:
-                thread.start()
-            time.sleep(DELAY_MS / 4000)
-            ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
-            for thread in threads:
-                thread.join(10)
+            with running(*(partial(work, f"{attempt}-{i}") for i in range(3))):
+                time.sleep(DELAY_MS / 4000)
+                ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
     assert got == [True] * 9
 
 
-@own_wire
 @pytest.mark.kinds("blocking")
 @pytest.mark.real_masters
 def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
@@ -197,7 +193,6 @@ def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
     assert noted.count("86400000") >= 2
 
 
-@own_wire
 @threads_only
 @pytest.mark.parametrize("kept", ["releaser", "heir"])
 def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(

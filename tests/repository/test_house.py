@@ -1,22 +1,32 @@
 """The house: files are of one piece, the scripts are where they are looked for.
 
-And how much code stands between `lock.acquire()` and the socket. pyproject.toml says who may import whom.
+How much code stands between `lock.acquire()` and the socket. pyproject.toml says who may import whom. While a
+mutex of a client is held, no foreign code runs: docs/contributing/process.md.
 """
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import socket
 import sys
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from subprocess import CompletedProcess
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import site_evidence
 
 import rlock
 import rlock.asyncio
+from evidence import __main__ as runner
 from rlock.rules import scripts
+
+from .. import quick
 
 ROOT = Path(rlock.__file__).resolve().parent
 TOP = ROOT.parent
@@ -105,4 +115,132 @@ def test_the_core_does_not_grow() -> None:
     recipes = sum(len(MODULES[path].splitlines()) for path in RECIPES)
     core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
     assert recipes <= 893
-    assert core - recipes <= 11_575
+    assert core - recipes <= 11_680
+
+
+#: Loggers, observers and callbacks of users, and waits.
+FOREIGN = re.compile(
+    r"^(log(ger)?\.\w+|emit|.*\.emit|emit_in_order|.*\.report_(?!loss)\w+|observer|on_lost|.*\._call_on_lost"
+    r"|.*report_loss|(time|.*runtime)\.sleep|.*\.(park|block|join|wait|call|call_many))$"
+)
+MUTEX = re.compile(r"mutex$")
+
+
+def names(node: ast.With) -> bool:
+    return any(MUTEX.search(ast.unparse(item.context_expr)) for item in node.items)
+
+
+def faults(tree: ast.AST) -> list[str]:
+    """What breaks the rule, with its line."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if re.search(r"mutex\.(acquire|release)$", called):
+                found.append(f"{node.lineno}: {called}: only `with` is safe from Ctrl-C")
+            if re.fullmatch(r"threading\.Lock", called):
+                found.append(f"{node.lineno}: {called}: a finalizer that enters it again waits for ever")
+        locked = isinstance(node, ast.With) and names(node)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            locked = "ith the mutex" in (ast.get_docstring(node) or "").replace("without the mutex", "")
+        if locked:
+            for part in getattr(node, "body", ()):
+                for inner in ast.walk(part):
+                    if isinstance(inner, ast.Yield | ast.YieldFrom | ast.Await):
+                        found.append(f"{inner.lineno}: it waits with a mutex")
+                    elif isinstance(inner, ast.Call) and FOREIGN.match(called := ast.unparse(inner.func)):
+                        found.append(f"{inner.lineno}: {called} with a mutex")
+    return found
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_mutex_is_taken_by_with_and_no_foreign_code_runs_under_it(path: Path) -> None:
+    if path.name == "runtime.py" and path.parent.name == "_sync":
+        return  # a parker is a lock on which one thread sleeps
+    assert faults(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self._mutex.acquire()",
+        "with self._mutex: log.warning('x')",
+        "with engine.holds.mutex: emit(event)",
+        "with self._mutex: on_lost(error)",
+        "with self._mutex: yield from self.parker.park(1.0)",
+        "self._mutex = threading.Lock()",
+        "def f():\n  '''Do it. With the mutex.'''\n  log.info('x')",
+    ],
+)
+def test_each_way_to_break_the_rule_is_found(line: str) -> None:
+    assert faults(ast.parse(line))
+    assert faults(ast.parse("with self._mutex: self._holds.add(hold)")) == []
+
+
+def marked(path: Path, name: str) -> pytest.Item:
+    """A test of this file with this marker; it notes the markers that it gets."""
+    found = [name]
+    one = SimpleNamespace(
+        path=path,
+        nodeid=str(path),
+        markers=found,
+        get_closest_marker=lambda wanted: wanted in found,
+        add_marker=lambda mark: found.append(mark.name),
+    )
+    return cast(pytest.Item, one)
+
+
+@pytest.mark.parametrize("folder", ["tests/lock", "tests/faults", "tests/masters", "evidence/soak", "."])
+def test_a_test_of_the_lock_cannot_be_marked_for_a_second_try(folder: str) -> None:
+    with pytest.raises(pytest.UsageError, match="no second try"):
+        quick.mark([marked(quick.TOP / folder / "test_x.py", "timing")])
+
+
+PART = runner.Part("good", "a title", "a scope", "good", result=r"^found.*")
+#: Programs by name: exit status, and what they print.
+PRINTING = {
+    "good": (0, "much\nfound  3 things"),
+    "bad": (3, "found"),
+    "silent": (0, "much"),
+    "absent": (77, "no Go"),
+}
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In both lanes a part that fails in front of a good one, and one whose tool is missing."""
+    for name, (status, text) in PRINTING.items():
+        (tmp_path / f"{name}.py").write_text(f"print({text!r})\nraise SystemExit({status})\n")
+    bad, silent, absent = (replace(PART, name=name, command=name) for name in ("bad", "silent", "absent"))
+    models, masters = (bad, PART), (silent, absent, replace(PART, name="last", quick=True))
+    for name, value in {"MODELS": models, "MASTERS": masters, "PARTS": (*models, *masters)}.items():
+        monkeypatch.setattr(runner, name, value)
+    monkeypatch.setattr(runner, "FOLDER", tmp_path / "build")
+    monkeypatch.setattr(runner, "PUBLISHED", tmp_path / "results.json")
+    monkeypatch.setattr(site_evidence, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_part_that_fails_stops_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main([]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "---- evidence: failed: bad, silent"
+    assert "skipped: evidence, absent: no Go" in out
+    found = {path.stem: json.loads(path.read_text())["status"] for path in runner.FOLDER.glob("*.json")}
+    assert found == {"bad": "red", "good": "green", "silent": "red", "absent": "skipped", "last": "green"}
+    assert runner.main(["--publish"]) == 1
+    assert not runner.PUBLISHED.exists()
+
+
+@pytest.mark.usefixtures("parts")
+def test_results_join_those_of_earlier_runs_and_become_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["--only", "good"], ["--quick"]):
+        assert runner.main(words) == 0
+        with monkeypatch.context() as patched:
+            patched.setattr("subprocess.run", lambda *_, **__: CompletedProcess((), 0))  # the pages stay
+            assert runner.main(["--publish"]) == 0
+        for path in runner.FOLDER.glob("*.json"):
+            path.unlink()
+    rows = site_evidence.table("evidence").splitlines()[2:]
+    assert [row.count("| found 3 things | `python -m good` |") for row in rows] == [1, 1]

@@ -1,12 +1,27 @@
-"""The scripts as texts: the order of the headers, what they document, and what they may call."""
+"""The scripts as texts: their headers, what they may call, and the least permissions with which they work."""
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
-from ..scripted import LUA
+import rlock
+from rlock._client.handshake import ConnectOptions
+from rlock._sync.connection import Endpoint
+from rlock._sync.runtime import run
+from rlock.rules.restart_guard import NO_INFO, Guard
+
+from ..docs.pages import marked
+from ..lock.conftest import eventually
+from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, THEIRS, TICKET, Box, Ears, owner_of
+from ..servers import AnyMaster, acl_user, raw
 
 SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
 
@@ -119,3 +134,190 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
     assert not re.search(r"\bos\.|\bmath\.random|expireat|\bnow\b", body(name))
     for argument in documented_inputs(name).values():
         assert not re.search(r"(_at|_until|now|time|clock)$", argument)
+
+
+#: A master, its subscribers, and what it answers to one who may do everything.
+Allowed = tuple[Box, Ears, list[tuple[Any, ...]]]
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+#: The commands of the scripts.
+LEAST = {"eval", "evalsha"} | COMMANDS
+#: The commands of the client itself that it cannot do without.
+BESIDE = {"subscribe", "unsubscribe"}
+#: The page calls them optional: the user is told more, or is faster, with it.
+OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}
+
+
+def line() -> list[str]:
+    """The rules that the page gives to a user of locks whose names start with `orders:`."""
+    (shown,) = marked(PAGE, "tests/scripts/test_style.py")
+    (words,) = re.findall(r"\AACL SETUSER worker on >secret (.*)\n\Z", shown)
+    told: list[str] = words.split()
+    return told
+
+
+def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
+    assert line().count("-@all") == 1
+    allowed = [rule[1:] for rule in line() if rule.startswith("+")]
+    assert len(allowed) == len(set(allowed))
+    assert set(allowed) == LEAST | BESIDE
+    assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
+
+
+def exercise(box: Box, user: Box, ears: Ears) -> list[tuple[Any, ...]]:
+    """What the project asks of a master in its life; the answers, without what depends on the time.
+
+    Behind each: what stands on the master then, what was heard, and the keys that never end.
+    """
+
+    def told(call: Callable[..., Any], *words: Any, **options: Any) -> None:
+        try:
+            reply = call(*words, **options)
+        except redis.ResponseError:
+            reply = ["error"]
+        answer = [part for part in reply if type(part) is not int or abs(part) < 1_000]
+        found = box.content(), box.waiters(), box.fenced(), box.content(EVICTED), box.content(NOTE)
+        seen.update(map(str, box.client.keys()))
+        endless = [key for key in seen if box.pttl(key) == -1]
+        answers.append((answer, *found, ears.heard(), endless))
+
+    seen: set[str] = set()
+    answers: list[tuple[Any, ...]] = []
+    told(user.handshake, memory="vouched")
+    told(user.handshake)
+    for order in ("barging", "fair"):
+        told(user.acquire, order=order)
+        told(user.fence)
+        told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)
+        told(user.acquire, THEIRS, order=order, waiter=CARA, ticket=TICKET + 9)
+        told(user.acquire, THEIRS, order=order, waiter=ANNA, ticket=TICKET)  # a second delivery
+        told(user.renew, count=2, lease_ms=120_000)
+        told(user.renew, THEIRS)
+        told(user.status)
+        told(user.hand_on, waiter="none|s9")
+        told(user.acquire, owner_of(ANNA))
+        told(user.wait, BEN)
+        told(user.hand_on, THEIRS)
+        told(user.hand_on, owner_of(ANNA), next_waiter=CARA)
+        told(user.hand_on, owner_of(BEN), next_waiter=CARA)
+        box.client.delete(LOCK)
+        told(user.renew, THEIRS)
+        told(user.wait, BEN)
+        told(user.acquire, order=order, waiter=BEN)
+        box.client.delete(LOCK, FENCE)
+        told(user.heal)
+        told(user.hand_on, waiter=BEN, ban_ms=60_000)
+        told(user.heal)
+        told(user.fence, token=2**53 - 1)
+        told(user.acquire, THEIRS)
+        told(user.acquire, waiter=CARA)
+        told(user.hand_on, THEIRS)  # Cara is dead
+        box.client.delete(EVICTED)
+    return answers
+
+
+def user_of(box: Box, rules: list[str]) -> Box:
+    """Another way into the master, for one who may do no more than that."""
+    return Box(acl_user(box.url, "joe", *rules))
+
+
+def rules_of(commands: set[str]) -> list[str]:
+    """The line of the page, for the lock of these tests and for these commands."""
+    scope = [rule.replace("orders:", LOCK) for rule in line() if rule[0] not in "+-"]
+    return [*scope, "-@all", *(f"+{command}" for command in sorted(commands))]
+
+
+@pytest.fixture
+def allowed(any_server: AnyMaster) -> Iterator[Allowed]:
+    box = Box(any_server.url)
+    ears = Ears(box.client)
+    ears.listen(ANNA, BEN)
+    box.client.flushall()
+    answers = exercise(box, box, ears)
+    box.client.flushall()
+    yield box, ears, answers
+    ears.close()
+    box.close()
+
+
+def test_a_user_needs_no_more_than_the_least_permissions(allowed: Allowed) -> None:
+    box, ears, answers = allowed
+    user = user_of(box, [rule.replace("orders:", LOCK) for rule in line()])
+    assert exercise(box, user, ears) == answers
+    assert "error" not in str(answers)
+    user.close()
+
+
+@pytest.mark.rule("2.1")
+def test_the_note_is_the_only_key_that_never_ends(allowed: Allowed) -> None:
+    """However many names there are, nothing leaks; one key for each master is by design."""
+    _, _, answers = allowed
+    assert all(endless == [NOTE] for *_, endless in answers)
+    assert all(any(answer[kind] for answer in answers) for kind in range(1, 6)), (
+        "a key of each kind was there"
+    )
+
+
+NEEDED = [f"+{command}" for command in sorted(LEAST - {"eval", "evalsha", "info"})]
+
+
+@pytest.mark.parametrize("missing", [*NEEDED, "~job*", "~rlock:{job*", "~rlock:fleet", "&rlock:{job*"])
+def test_no_command_key_or_channel_of_the_least_permissions_can_be_left_out(
+    allowed: Allowed, missing: str
+) -> None:
+    box, ears, answers = allowed
+    rules = rules_of(LEAST)
+    rules.remove(missing)
+    user = user_of(box, rules)
+    assert exercise(box, user, ears) != answers
+    user.close()
+
+
+@pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42", "orders:}"])
+def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_optional(
+    any_server: AnyMaster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From `rlock init` to `close`, with a waiter: whose names have braces, too."""
+    with raw(any_server.url) as admin:
+        url = acl_user(any_server.url, "joe", *line())
+        admin.execute_command("ACL", "LOG", "RESET")
+        with (
+            caplog.at_level(logging.WARNING, "rlock"),
+            rlock.Client(url) as client,
+            rlock.Client(url) as other,
+        ):
+            assert client.init() == dict.fromkeys(client.masters)
+            lock = client.lock(name)
+            assert lock.acquire(timeout=5)
+            waiter = threading.Thread(target=lambda: other.lock(name).acquire(timeout=10))
+            waiter.start()
+            assert eventually(lambda: client.status(name).queue_length == 1)
+            lock.release()
+            waiter.join(15)
+            assert len(other.evict(name)) == 1
+            # Closed with an answer on its way: it waits until the master has read all.
+            client.lock(name).acquire(blocking=False)
+        log = admin.execute_command("ACL", "LOG")
+    assert caplog.text.count("NOPERM") == 0
+    entries = [
+        dict(zip(each[::2], each[1::2], strict=True)) if isinstance(each, list) else each for each in log
+    ]
+    assert {str(each["object"]).lower() for each in entries} <= {*OPTIONAL, "config", "client", "script"}
+
+
+@pytest.mark.parametrize("info", [False, True])
+def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box: Box, info: bool) -> None:
+    """A snapshot may have brought the note back, and nothing tells the user that there was a restart."""
+    run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
+    box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
+    user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
+    guard = Guard(1, 10.0)
+    for now in (100.0, 200.0):
+        connection = run(Endpoint(user.url).connect(ConnectOptions(5.0)))
+        assert connection.memory_report.run_id == (run_id if info else "")
+        guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
+        assert guard.remaining(0, now) == pytest.approx(0.0 if info else guard.time)
+        assert guard.counts(0, connection.memory_report.note, now) == info
+        connection.close()
+    assert (NO_INFO in guard.fault(0, 200.0)) == (not info)
+    user.close()

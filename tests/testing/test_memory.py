@@ -1,22 +1,28 @@
-"""Masters in memory: faults, sharing, costs. A hold that is lost when a test wants it."""
+"""What rlock.testing gives to tests: masters in memory, fixtures. And the search for the test password."""
 
 from __future__ import annotations
 
 import gc
 import os
+import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 import rlock
 from rlock.testing import MemoryMasters, lose, memory_client, use
+from rlock.testing.local.embedded import ServerBinary
 
+from ..canary import leaks, look
 from ..lock.conftest import eventually, in_thread
 from ..lock.test_lifecycle import forked
-from ..servers import Fleet
+from ..servers import PASSWORD, Fleet, raw
+from ..telemetry.happenings import Ledger
 
 
 @pytest.fixture
@@ -151,3 +157,161 @@ def test_decorated_functions_use_another_client_for_as_long_as_they_are_told() -
         assert given() is None
         with pytest.raises(AssertionError, match="not called"):
             made()
+
+
+pytest_plugins = ["pytester"]
+
+#: Each test starts pytest, which starts masters.
+slow = pytest.mark.slow
+
+CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+TESTS = """
+    def test_three_masters(rlock_masters, rlock_client):
+        assert len(rlock_masters) == len(rlock_client.masters) == {count}
+        rlock_client.lock("left").acquire()
+        other = __import__("rlock").Client(rlock_masters)
+        other.lock("by another", renew=False).acquire()
+        other._engine().abandon()
+
+    def test_nothing_is_left(rlock_client):
+        for name in ("left", "by another"):
+            assert rlock_client.lock(name).acquire(blocking=False)
+
+    def test_in_memory(rlock_memory_masters, rlock_memory_client):
+        assert rlock_memory_client.masters[0].startswith("memory:")
+        assert rlock_memory_client.lock("left").acquire()
+        other = __import__("rlock.testing").testing.memory_client(masters=rlock_memory_masters)
+        other.lock("x", renew=False).acquire()
+        other._engine().abandon()
+
+    def test_in_memory_too(rlock_memory_masters, rlock_memory_client):
+        import asyncio, rlock.asyncio
+        from rlock.testing import memory_client
+
+        async def taken():
+            async with memory_client(masters=rlock_memory_masters, kind=rlock.asyncio.Client) as client:
+                return await client.lock("x").acquire(blocking=False)
+
+        assert asyncio.run(taken()), "another test has left it"
+        with rlock_memory_client.lock("x"):
+            assert not asyncio.run(taken()), "they are on different masters"
+
+    def test_recipes_in_memory(rlock_memory_client):
+        with rlock_memory_client.leader("beat") as leader:
+            assert leader.wait(timeout=20)
+            with rlock_memory_client.semaphore("gpu", permits=1), rlock_memory_client.locks(["a", "b"]):
+                assert leader.token
+"""
+
+
+@slow
+@pytest.mark.parametrize(("ini", "count"), [("", 3), ("1", 1)])
+def test_masters_are_started_and_empty_for_each_test(
+    run: pytest.Pytester, ini: str, count: int, server: ServerBinary
+) -> None:
+    if ini:
+        run.makeini(f"[pytest]\nrlock_test_masters = {ini}\n")
+    run.makepyfile(TESTS.format(count=count))
+    run.runpytest_subprocess("--strict-config", "-p", "no:cacheprovider").assert_outcomes(passed=5)
+
+
+@slow
+def test_masters_that_are_named_are_used_and_never_flushed(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, masters3: Fleet
+) -> None:
+    raw(masters3.urls[0]).set("somebody's", "data")
+    monkeypatch.setenv("RLOCK_TEST_MASTERS", ",".join(masters3.urls))
+    run.makeini("[pytest]\nrlock_test_masters = 5\n")
+    run.makepyfile(f"""
+        def test_it(rlock_masters, rlock_client):
+            assert rlock_masters == {masters3.urls!r}
+            assert rlock_client.lock("x").acquire()
+    """)
+    run.runpytest_subprocess().assert_outcomes(passed=1)
+    assert raw(masters3.urls[0]).get("somebody's") == "data"
+    with rlock.Client(masters3.urls) as client:
+        assert client.lock("x").acquire(blocking=False), "the fixture's client was not closed"
+
+
+SHOWING = """
+    import asyncio, logging, subprocess, sys
+    import pytest, rlock
+    from tests.servers import PASSWORD
+    PART = PASSWORD[:20]
+
+    def test_print(): print(PART)
+    def test_stderr(): print(PART, file=sys.stderr)
+    def test_debug(): logging.getLogger("rlock").debug("", extra={"more": PASSWORD})
+    def test_asyncio(): logging.getLogger("asyncio").warning("%s", PASSWORD.encode())
+    def test_child(): subprocess.run([sys.executable, "-c", f"print({PART!r})"], stdout=subprocess.PIPE)
+    def test_cause():
+        with pytest.raises(ValueError):
+            raise ValueError("x") from KeyError(PASSWORD[-20:])
+    def test_swallowed():
+        try:
+            raise rlock.QuorumUnreachableError("x", 1, 1, {"m": PART})
+        except rlock.RLockError:
+            pass
+
+    def test_nothing(): assert not logging.getLogger("other").debug(PASSWORD)
+    def test_dropped(caplog): assert logging.getLogger("rlock").info("all is well") or not caplog.records
+"""
+
+
+@slow
+def test_each_test_that_shows_a_part_of_the_password_fails(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.canary"]')
+    pytester.makepyfile(SHOWING)
+    found = pytester.runpytest_subprocess()
+    found.assert_outcomes(passed=2, failed=7)
+    assert PASSWORD not in found.stdout.str()
+
+
+def texts(value: object) -> str:
+    return f"{value} {value!r} {getattr(value, '__dict__', '')}"
+
+
+def test_no_public_object_of_a_client_shows_the_password_in_its_text(masters3: Fleet, ledger: Ledger) -> None:
+    """Nor in a pickle, but for that of a lock: docs/environments.md."""
+    seen: list[Any] = []
+    with rlock.Client(masters3.urls) as client, rlock.Client(masters3.urls) as other:
+        lock = client.lock("x")
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: other.lock("x").acquire(timeout=0.1),
+            lambda: rlock.Client(masters3.labels).lock("x").acquire(blocking=False),
+            lambda: other.lock("x").release(),
+            lambda: client.status("x"),
+            lambda: client.evict("y"),
+            client.init,
+            lambda: client.masters,
+            lambda: rlock.Client([masters3.urls[0]] * 2),
+        )
+        with lock:
+            for call in calls:
+                try:
+                    seen.append(call())
+                except rlock.RLockError as error:
+                    seen.append(error)
+        bare = (client, lock, lock.lost, client.semaphore("s", permits=2), client.locks(["a", "b"]))
+        groups = [rlock.Group(library(url), 1) for url in masters3.urls for library in libraries()]
+        seen += ledger
+        for each in (*seen, *bare, *groups):
+            look(texts(each), f"the text of a {type(each).__name__}")
+        for each in seen:
+            look(pickle.dumps(each), f"the pickle of a {type(each).__name__}")
+    assert leaks() == []
+    assert any(isinstance(each, rlock.OptionsError) for each in seen)
+
+
+def libraries() -> list[Callable[[str], Any]]:
+    valkey = pytest.importorskip("valkey")
+    return [redis.Redis.from_url, valkey.Valkey.from_url]
