@@ -170,6 +170,7 @@ class MasterFailed(MasterEvent):
     reason: str
     news: bool = True  # another fault than the last one of this master, or a connection that ended
     connected: bool = False  # an open connection ended; the client connects again
+    messages: bool = False  # it was the connection for the messages of waiters
 
     @property
     def level(self) -> int:

@@ -19,6 +19,7 @@ from .._client import endpoints
 from .._client.connection import Connection
 from .._client.handshake import ConnectError, ConnectOptions, HandshakeResult, connect_error, handshake
 from .._client.libraries import errors
+from .._client.reader import AsyncParser
 from .._client.sentinel import AsyncService
 from .runtime import run
 
@@ -73,6 +74,7 @@ class StreamConnection(Connection, asyncio.Protocol):
 class Endpoint(endpoints.Endpoint):
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
+    parser_type = AsyncParser
 
     def __init__(self, master: object) -> None:
         super().__init__(master)

@@ -17,6 +17,8 @@ from .runtime import run
 
 #: Bytes of one read: more than the usual replies have. Each read allocates so many.
 CHUNK = 4096
+#: Reads before the bytes are parsed: a bound of memory.
+READS = 16
 
 
 class SocketConnection(Connection):
@@ -33,11 +35,12 @@ class SocketConnection(Connection):
 
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
-        while True:
+        for _ in range(READS):
             try:
                 data: bytes = self.socket.recv(CHUNK)
             except OSError as error:
                 if would_block(error):
+                    self.more = False
                     return b""
                 raise
             if not data:
@@ -45,8 +48,11 @@ class SocketConnection(Connection):
                 return data
             self.answered = True
             if len(data) < CHUNK and not self._buffers:
+                self.more = False
                 return data
             self.reader.feed(data)
+        self.more = True
+        return b""
 
     def close(self) -> None:
         with suppress(OSError):

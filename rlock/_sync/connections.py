@@ -243,6 +243,8 @@ class Connections(connections.Connections[SocketConnection]):
                 self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
             self.take(server, connection, connection.fetch())
+            while connection.more and server.connection is connection:
+                self.take(server, connection, connection.fetch())
         except BaseException as error:
             self.fail(server, error)
 
