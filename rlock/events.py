@@ -164,9 +164,7 @@ class ReleaseUnsure(HoldEvent):
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    #: A `FaultKind`: "down", "timeout", ...; or "silent": the connection for the messages of waiters was
-    #: replaced, and the votes count; or "flapping": fault after fault, and those that follow are no news.
-    kind: str
+    kind: str  # a `FaultKind`; "silent": only messages do not arrive; "flapping": too many faults for a log
     reason: str
     news: bool = True  # another fault than the last one of this master, or a connection that ended
     connected: bool = False  # an open connection ended; the client connects again

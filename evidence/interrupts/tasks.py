@@ -86,19 +86,19 @@ def _owned(scene: Scene, count: int) -> None:
 async def first_use(scene: Scene) -> AsyncIterator[Call]:
     """The first use of a client, which connects: to a memory master in some turns."""
     for master in scene.masters:
-        genuine = master.connect_async
+        genuine = master.connect
 
-        async def slowly(options: Any, genuine: Any = genuine) -> Any:
-            await asyncio.sleep(TURN_S)
-            connection = await genuine(options)
+        def slowly(options: Any, genuine: Any = genuine) -> Any:
+            yield from asyncio.sleep(TURN_S).__await__()
+            connection = yield from genuine(options)
             try:
-                await asyncio.sleep(TURN_S)
+                yield from asyncio.sleep(TURN_S).__await__()
             except BaseException:
                 connection.close()
                 raise
             return connection
 
-        master.connect_async = slowly  # type: ignore[method-assign, assignment]
+        master.connect = slowly  # type: ignore[method-assign, assignment]
     await scene.client.close()
     scene.client = rlock.asyncio.Client([*scene.masters], ttl=8.0)
     scene.lock = scene.client.lock(NAME)

@@ -10,18 +10,16 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
 from typing import Any, ClassVar
 
 from .._client import endpoints
 from .._client.connection import Connection
-from .._client.handshake import ConnectError, ConnectOptions, HandshakeResult, connect_error, handshake
-from .._client.libraries import errors
+from .._client.handshake import HandshakeResult
 from .._client.reader import AsyncParser
 from .._client.sentinel import AsyncService
-from .runtime import run
 
 
 class StreamConnection(Connection, asyncio.Protocol):
@@ -75,29 +73,17 @@ class Endpoint(endpoints.Endpoint):
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
     parser_type = AsyncParser
+    connection_type = StreamConnection
 
     def __init__(self, master: object) -> None:
         super().__init__(master)
         self._class = _dialling(self._class)  # type: ignore[arg-type]
 
-    async def connect_async(self, options: ConnectOptions) -> StreamConnection:
-        """A connection after its handshake. Raises `ConnectError`."""
-        options = options._replace(replicas=self.replicas)
-        redis_connection = self.connection(options.timeout, options.connect_timeout)
-        try:
-            await redis_connection.connect()
-            steps = handshake(
-                self.label, options, lambda commands: _exchange(redis_connection, commands).__await__()
-            )
-            return StreamConnection(redis_connection, await run(steps))
-        except BaseException as error:
-            # Not by disconnect(), which is awaited: a cancelled task must not wait.
-            writer, redis_connection._writer, redis_connection._reader = redis_connection._writer, None, None
-            if writer is not None:
-                writer.transport.abort()
-            if isinstance(error, ConnectError) or not isinstance(error, Exception):
-                raise
-            raise connect_error(error, tls=self.tls) from None
+    def abort(self, made: Any) -> None:
+        # Not by disconnect(), which is awaited: a cancelled task must not wait.
+        writer, made._writer, made._reader = made._writer, None, None
+        if writer is not None:
+            writer.transport.abort()
 
 
 @cache
@@ -169,18 +155,3 @@ def _look_up(host: str, port: int) -> asyncio.Future[Any]:
         del _lookups[key]
         raise
     return asyncio.wrap_future(found)
-
-
-async def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> list[Any]:
-    await redis_connection.send_packed_command(redis_connection.pack_commands(commands))
-    return [await _reply(redis_connection) for _ in commands]
-
-
-async def _reply(redis_connection: Any) -> Any:
-    try:
-        return await redis_connection.read_response()
-    except errors("AuthenticationError"):
-        raise
-    except errors("ResponseError") as error:
-        # Without a permission (INFO, CLIENT KILL, SCRIPT LOAD) only a check is missing, not the lock.
-        return error

@@ -10,7 +10,6 @@ from typing import Any
 
 from .._client import connections
 from .._client.connection import MasterConnection
-from .._client.handshake import ConnectOptions
 from .._client.runtime import Waiter
 from ..procedures.port import WaitGenerator
 from .connection import StreamConnection
@@ -74,10 +73,6 @@ class Connections(connections.Connections[StreamConnection]):
 
     async def _connect_in_background(self, server: Server) -> None:
         await run(self._connect_gen(server))
-
-    def _open(self, server: Server, options: ConnectOptions) -> WaitGenerator[StreamConnection]:
-        connection: StreamConnection = yield from server.endpoint.connect_async(options).__await__()
-        return connection
 
     def _ended(self, server: Server, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

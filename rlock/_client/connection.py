@@ -82,7 +82,6 @@ class Unacknowledged:
 
 
 class Connection(ABC):
-    more = False  #: There may be more to `fetch`.
     #: Write; how many bytes the kernel took. Raises OSError: broken, or `would_block`.
     write: Callable[[bytes], int]
 

@@ -75,10 +75,6 @@ class Connections(ABC, Generic[L]):
     def _start(self, server: MasterConnection[L]) -> None:
         """Run `_connect_gen` in the background. RuntimeError: it cannot be started."""
 
-    def _open(self, server: MasterConnection[L], options: ConnectOptions) -> WaitGenerator[L]:
-        """A new connection, after its handshake. Needed by `_connect_gen` only."""
-        raise NotImplementedError
-
     @abstractmethod
     def _register(self, server: MasterConnection[L], connection: L) -> None: ...
 
@@ -252,7 +248,7 @@ class Connections(ABC, Generic[L]):
             options = self._connect_options(server)
             outcome: L | Exception
             try:
-                outcome = yield from self._open(server, options)
+                outcome = yield from server.endpoint.connect(options)
             except Exception as error:  # also if there is no descriptor or no memory
                 outcome = error.with_traceback(None)  # otherwise a cycle would keep what was read
             with self._mutex:

@@ -18,8 +18,10 @@ from urllib.parse import urlsplit
 
 from ..errors import OptionsError
 from ..events import log
+from ..procedures.port import WaitGenerator
 from ..rules.options import split_urls
 from . import sentinel
+from .handshake import ConnectOptions, connect
 from .libraries import library_of, secrets_of
 from .reader import Parser
 
@@ -90,6 +92,7 @@ class Endpoint:
     part: ClassVar[str] = ""
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
     parser_type: ClassVar[type[Parser]] = Parser
+    connection_type: ClassVar[type[Any]]
 
     #: How many replicas have to acknowledge a vote; None: it is no group.
     replicas: int | None = None
@@ -177,6 +180,13 @@ class Endpoint:
             return ("unix", str(self._arguments["path"]))
         host = str(self._arguments.get("host", "localhost")).lower()
         return (host, str(self._arguments.get("port", 6379)))
+
+    def connect(self, options: ConnectOptions) -> WaitGenerator[Any]:
+        return connect(self, options._replace(replicas=self.replicas))
+
+    def abort(self, made: Any) -> None:
+        """Close a connection of the library. Waits for nothing."""
+        made.disconnect()
 
     def connection(self, timeout: float, connect_timeout: float | None = None) -> Any:
         """A connection that is not open yet. ``connect_timeout``: for the first step."""

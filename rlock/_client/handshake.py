@@ -5,7 +5,9 @@ from __future__ import annotations
 # Imported before the first connection. If no descriptor is free then, the import fails, and Python remembers
 # for ever that there is no such encoding.
 import encodings.idna  # noqa: F401
+import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..events import log
@@ -58,6 +60,20 @@ class ConnectOptions(NamedTuple):
 class HandshakeResult(NamedTuple):
     memory_report: MemoryReport = MemoryReport()
     connection_id: int = 0  # the server's number for this connection; 0: not known
+
+
+def connect(endpoint: Any, options: ConnectOptions) -> WaitGenerator[Any]:
+    """A connection after its handshake. Raises `ConnectError`."""
+    made = endpoint.connection(options.timeout, options.connect_timeout)
+    try:
+        yield from _settled(made.connect())
+        result = yield from handshake(endpoint.label, options, partial(_exchange, made))
+        return endpoint.connection_type(made, result)
+    except BaseException as error:
+        endpoint.abort(made)
+        if isinstance(error, ConnectError) or not isinstance(error, Exception):
+            raise
+        raise connect_error(error, tls=endpoint.tls) from None
 
 
 def handshake(
@@ -127,6 +143,26 @@ def _check_group(replication: Any, replicas: int) -> None:
     else:
         return
     raise ConnectError(Fault(kind, text))
+
+
+def _settled(result: Any) -> WaitGenerator[Any]:
+    """The result of a call of a library: in tasks it has to be awaited."""
+    return (yield from result.__await__()) if inspect.isawaitable(result) else result
+
+
+def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
+    """Write commands to a connection of a library. Their replies, with an exception for a refused one."""
+    yield from _settled(connection.send_packed_command(connection.pack_commands(commands)))
+    found: list[Any] = []
+    for _ in commands:
+        try:
+            found.append((yield from _settled(connection.read_response())))
+        except errors("AuthenticationError"):
+            raise
+        except errors("ResponseError") as error:
+            # Without a permission (INFO, CLIENT KILL, SCRIPT LOAD) only a check is missing, not the lock.
+            found.append(error)
+    return found
 
 
 def connect_error(error: Exception, *, tls: bool = False) -> ConnectError:

@@ -13,11 +13,13 @@ from .libraries import clean, errors
 
 #: The longest reply, in bytes. Each line counts for more: an empty array has 4 bytes, and takes 60 of memory.
 LONGEST_REPLY, LINE = 1_000_000, 60
+#: Bytes that are read before any is parsed: messages pile up in the kernel while a process is stopped.
+MOST_UNREAD = 8_000_000
 #: Items of an array. The parser makes a list of the length that a server declares, and the garbage collector
 #: visits each item: 10^8 items keep all threads from running for a second (Python 3.11).
 MOST_ITEMS = 9_999
 LONG, LONGEST_HEADER = re.compile(rb"\*[0-9]{5}").search, 24
-RESP3 = b"%", b"~", b">", b"|", b"=", b"!"
+RESP3 = b"%~>|=!"
 CHUNK = 65_536
 
 _feed, _gets = hiredis.Reader.feed, hiredis.Reader.gets  # super() costs 0.3 us for each reply
@@ -68,16 +70,16 @@ class Reader(hiredis.Reader):
     def _check(self, data: bytearray, lacking: list[int]) -> None:
         """Raise `hiredis.ProtocolError` if the reply that is not complete is too long."""
         while (end := data.find(b"\r\n", self._at)) >= 0:
-            mark, length = data[self._at : self._at + 1], data[self._at + 1 : end]
+            mark, rest = bytes(data[self._at : self._at + 1]), data[self._at + 1 : end]
             self._at, self._lines = end + 2, self._lines + 1
-            items = int(length) if mark == b"*" and length[:1] != b"-" else 0
-            if items > MOST_ITEMS or mark in RESP3:
+            length = int(rest) if mark in (b"*", b"$") else 0
+            if mark in RESP3 or (mark == b"*" and length > MOST_ITEMS):
                 raise hiredis.ProtocolError(f"an array of over {MOST_ITEMS} items, or RESP3")
-            if mark == b"$":
-                self._at += max(int(length) + 2, 0)
-            if items > 0:
-                lacking.append(items)
+            if mark == b"*" and length > 0:
+                lacking.append(length)
                 continue
+            if mark == b"$" and length >= 0:
+                self._at += length + 2
             while lacking and lacking[-1] == 1:
                 lacking.pop()
             if lacking:
@@ -85,7 +87,7 @@ class Reader(hiredis.Reader):
             elif self._at <= len(data):
                 del data[: self._at]
                 self._at = self._lines = 0
-        if len(data) + LINE * self._lines > LONGEST_REPLY:
+        if len(data) + LINE * self._lines > LONGEST_REPLY or self.len() > MOST_UNREAD:
             raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from .._client import endpoints
 from .._client.connection import Connection, would_block
-from .._client.handshake import ConnectOptions, HandshakeResult, connect_error, handshake
-from .._client.libraries import errors
-from .._client.runtime import NO_WAIT
-from ..procedures.port import WaitGenerator
-from .runtime import run
+from .._client.handshake import HandshakeResult
 
 #: Bytes of one read: more than the usual replies have. Each read allocates so many.
 CHUNK = 4096
-#: Reads before the bytes are parsed: a bound of memory.
-READS = 16
 
 
 class SocketConnection(Connection):
@@ -35,12 +27,11 @@ class SocketConnection(Connection):
 
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
-        for _ in range(READS):
+        while True:
             try:
                 data: bytes = self.socket.recv(CHUNK)
             except OSError as error:
                 if would_block(error):
-                    self.more = False
                     return b""
                 raise
             if not data:
@@ -48,11 +39,8 @@ class SocketConnection(Connection):
                 return data
             self.answered = True
             if len(data) < CHUNK and not self._buffers:
-                self.more = False
                 return data
             self.reader.feed(data)
-        self.more = True
-        return b""
 
     def close(self) -> None:
         with suppress(OSError):
@@ -60,32 +48,4 @@ class SocketConnection(Connection):
 
 
 class Endpoint(endpoints.Endpoint):
-    def connect(self, options: ConnectOptions) -> SocketConnection:
-        """A connection after its handshake. Blocks; raises `ConnectError`."""
-        options = options._replace(replicas=self.replicas)
-        redis_connection = self.connection(options.timeout, options.connect_timeout)
-        try:
-            redis_connection.connect()
-            result = run(handshake(self.label, options, partial(_exchange, redis_connection)))
-            return SocketConnection(redis_connection, result)
-        except BaseException as error:
-            redis_connection.disconnect()
-            if isinstance(error, errors("RedisError") + (OSError, ValueError)):
-                raise connect_error(error, tls=self.tls) from None
-            raise
-
-
-def _exchange(redis_connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
-    redis_connection.send_packed_command(redis_connection.pack_commands(commands))
-    yield from NO_WAIT
-    return [_reply(redis_connection) for _ in commands]
-
-
-def _reply(redis_connection: Any) -> Any:
-    try:
-        return redis_connection.read_response()
-    except errors("AuthenticationError"):
-        raise
-    except errors("ResponseError") as error:
-        # Without a permission (INFO, CLIENT KILL, SCRIPT LOAD) only a check is missing, not the lock.
-        return error
+    connection_type = SocketConnection

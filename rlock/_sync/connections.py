@@ -22,8 +22,7 @@ from typing import Any
 
 from .._client import connections
 from .._client.connection import MasterConnection
-from .._client.handshake import ConnectOptions
-from .._client.runtime import NO_WAIT, Waiter
+from .._client.runtime import Waiter
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .connection import SocketConnection
@@ -243,8 +242,6 @@ class Connections(connections.Connections[SocketConnection]):
                 self._poll.modify(fd, select.POLLIN)
             # Inside this try: Ctrl-C after the fetch must drop the connection, because its bytes are lost.
             self.take(server, connection, connection.fetch())
-            while connection.more and server.connection is connection:
-                self.take(server, connection, connection.fetch())
         except BaseException as error:
             self.fail(server, error)
 
@@ -288,11 +285,6 @@ class Connections(connections.Connections[SocketConnection]):
             with self._mutex:
                 self._interrupted(server)
             raise
-
-    def _open(self, server: Server, options: ConnectOptions) -> WaitGenerator[SocketConnection]:
-        connection: SocketConnection = server.endpoint.connect(options)
-        yield from NO_WAIT
-        return connection
 
     def close(self) -> None:
         super().close()

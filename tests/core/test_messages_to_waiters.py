@@ -97,6 +97,7 @@ def test_a_command_that_times_out_ends_the_subscription_to_its_master(hearing: H
     assert None not in before
     hearing.client._endpoints[0].pause()
     hearing.client.lock("z").acquire()
+    calls.read_arrived()
     calls.look(hearing.context.clock() + 60.0)
     hearing.subscriptions._look()
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [

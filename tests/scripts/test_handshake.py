@@ -11,6 +11,7 @@ import redis
 
 from rlock._client.handshake import ConnectOptions
 from rlock._sync.connection import Endpoint
+from rlock._sync.runtime import run
 from rlock.rules.restart_guard import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
@@ -276,7 +277,7 @@ def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
         ("no-appendfsync-on-rewrite", rewrite),
     ):
         client.config_set(key, value)
-    connection = Endpoint(new_master.url).connect(ConnectOptions(5.0))
+    connection = run(Endpoint(new_master.url).connect(ConnectOptions(5.0)))
     assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
     connection.close()
     client.close()

@@ -15,6 +15,7 @@ import redis
 import rlock
 from rlock._client.handshake import ConnectOptions
 from rlock._sync.connection import Endpoint
+from rlock._sync.runtime import run
 from rlock.rules.restart_guard import NO_INFO, Guard
 
 from ..docs.pages import marked
@@ -200,7 +201,7 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
     user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
     guard = Guard(1, 10.0)
     for now in (100.0, 200.0):
-        connection = Endpoint(user.url).connect(ConnectOptions(5.0))
+        connection = run(Endpoint(user.url).connect(ConnectOptions(5.0)))
         assert connection.memory_report.run_id == (run_id if info else "")
         guard.judge(0, connection.memory_report, now, last_reply_at=now - 1.0)
         assert guard.remaining(0, now) == pytest.approx(0.0 if info else guard.time)

@@ -46,12 +46,19 @@ class MemoryConnection(Connection):
         self._wake_pipe: WakePipe | None = None
         self._inbox = self.reader = Inbox()  # type: ignore[assignment]
         self.on_arrival: Callable[[], None] | None = None
-        #: See `StreamConnection.arrived`.
-        self.arrived: Callable[[bytes], object] | None = None
+        self._arrived: Callable[[bytes], object] | None = None
 
-    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call ``arrived`` in an event loop."""
-        here = threading.get_ident()
+    @property
+    def arrived(self) -> Callable[[bytes], object] | None:
+        """See `StreamConnection.arrived`. The event loop in which it is set calls it."""
+        return self._arrived
+
+    @arrived.setter
+    def arrived(self, arrived: Callable[[bytes], object] | None) -> None:
+        self._arrived = arrived
+        if arrived is None:
+            return
+        here, loop = threading.get_ident(), asyncio.get_running_loop()
 
         def on_arrival() -> None:
             # In its own thread there is no need to wake the loop.

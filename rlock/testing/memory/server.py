@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -14,7 +13,9 @@ import hiredis
 from ... import clock
 from ..._client.endpoints import Endpoint
 from ..._client.handshake import ConnectError, ConnectOptions, HandshakeResult
+from ..._client.runtime import NO_WAIT
 from ...model import Fault, FaultKind
+from ...procedures.port import WaitGenerator
 from ...rules import commands, scripts
 from ...rules.keys import NOTE
 from ...rules.restart_guard import MemoryReport
@@ -138,11 +139,12 @@ class MemoryMaster(Endpoint):
     @source.setter
     def source(self, _: object) -> None: ...
 
-    def connect(self, call: ConnectOptions) -> MemoryConnection:
-        """Connect. Never blocks; raises `ConnectError` while the master is down or paused.
+    def connect(self, call: ConnectOptions) -> WaitGenerator[MemoryConnection]:
+        """Connect. Never waits; raises `ConnectError` while the master is down or paused.
 
         ``call.kill`` is not needed: when a client can connect again, all its earlier commands have run.
         """
+        yield from NO_WAIT
         with self.mutex:
             if not self._up:
                 raise ConnectError(Fault(FaultKind.DOWN, "connection refused: it was told to be down"))
@@ -160,12 +162,6 @@ class MemoryMaster(Endpoint):
                 self, HandshakeResult(report, self._serial)
             )
             return connection
-
-    async def connect_async(self, call: ConnectOptions) -> MemoryConnection:
-        """The same, for the running event loop."""
-        connection = self.connect(call)
-        connection.bind(asyncio.get_running_loop())
-        return connection
 
     def receive(self, connection: MemoryConnection, words: list[str]) -> None:
         """Run a command. Raises OSError on a connection that has ended."""
