@@ -87,5 +87,5 @@ class LockBusyError(RLockError, TimeoutError):
         for_s = f" for all of the {self.waited:.3g} s that this call waited" if self.waited else ""
         return (
             f"lock {self.name!r} was held by another owner{for_s}: the call was not made; try again later, "
-            f"wait longer (timeout=), or say what to do then (on_busy=)"
+            f"wait longer (timeout=), or skip the call then (on_busy='skip')"
         )

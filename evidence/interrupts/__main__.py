@@ -201,7 +201,7 @@ def _shield(master: Any, instant: Instant) -> None:
     connect = master.connect
 
     def connected(options: Any) -> Any:
-        connection = connect(options)
+        connection = yield from connect(options)
         for name in ("write", "fetch", "close"):
             setattr(connection, name, partial(instant.shield, getattr(connection, name)))
         return connection

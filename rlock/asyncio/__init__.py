@@ -11,8 +11,11 @@ The owner is a *task* of a client: a child task is another owner. No thread is s
 these locks and those of `rlock.Client` are one: they exclude and wake each other.
 """
 
+from contextlib import suppress
+
 from .. import __all__ as __all__
 from .._client.endpoints import Group as Group
+from .._client.libraries import library_of
 from ..base import AsyncLock
 from ..errors import LeaseLostError as LeaseLostError
 from ..errors import LockBusyError as LockBusyError
@@ -29,3 +32,8 @@ from .client import LossSignal as LossSignal
 from .client import RLock as RLock
 
 Lock = AsyncLock
+
+with suppress(ImportError):  # a client says what is missing
+    library_of(
+        None, ".asyncio"
+    )  # now, because the first client would keep its event loop waiting for so long

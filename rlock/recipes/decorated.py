@@ -11,14 +11,11 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
-B = TypeVar("B")
 R_co = TypeVar("R_co", covariant=True)
 B_co = TypeVar("B_co", covariant=True)
 
 Name = str | Callable[..., str]
 Skip = Literal["skip"] | None
-Fallback = Callable[..., B]
-AsyncFallback = Callable[..., Coroutine[Any, Any, B]]
 
 
 class Options(TypedDict, total=False):

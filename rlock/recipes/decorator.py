@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
@@ -15,7 +15,7 @@ from .. import clock
 from ..errors import LockBusyError, OptionsError
 from ..events import log
 from ..rules.options import ClientOptions, LockOptions
-from .decorated import AsyncFallback, B, Decorator, Fallback, Name, Skip
+from .decorated import Decorator, Name, Skip
 from .name_templates import described, name_from
 
 if TYPE_CHECKING:
@@ -47,21 +47,13 @@ def locked(
 def locked(
     client: Any, name: Name, *, blocking: bool = ..., on_busy: Skip = ..., **options: Unpack[Options]
 ) -> Decorator[None]: ...
-@overload
-def locked(
-    client: Any, name: Name, *, blocking: bool = ..., on_busy: AsyncFallback[B], **options: Unpack[Options]
-) -> Decorator[B]: ...
-@overload
-def locked(
-    client: Any, name: Name, *, blocking: bool = ..., on_busy: Fallback[B], **options: Unpack[Options]
-) -> Decorator[B]: ...
 def locked(
     client: Any,
     name: Name,
     *,
     blocking: bool = True,
     timeout: float = -1,
-    on_busy: Literal["skip", "raise"] | Callable[..., Any] | None = None,
+    on_busy: Literal["skip", "raise"] | None = None,
     **options: Any,
 ) -> Any:
     """Decorate a function or coroutine function: its body runs while the caller holds a lock, or not at all.
@@ -91,8 +83,7 @@ def locked(
     :param blocking: False: one round to the masters decides. When the lock is busy the call is skipped: it
         returns None, and the log has a line at INFO.
     :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
-    :param on_busy: another behaviour when the lock is busy: "skip", "raise", or a function that is called
-        with the arguments and gives the call's result.
+    :param on_busy: "skip" or "raise", to do the other one of the two when the lock is busy.
     :param options: ``fair``, ``ttl``, ``renew``, ``on_lost``, ``max_hold``: as for ``client.lock``.
     :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
@@ -106,8 +97,8 @@ def locked(
         ) from None
     if on_busy is None:
         on_busy = "raise" if blocking else "skip"
-    elif on_busy not in ("skip", "raise") and not callable(on_busy):
-        raise OptionsError(f"on_busy must be 'skip', 'raise' or callable, not {on_busy!r}")
+    elif on_busy not in ("skip", "raise"):
+        raise OptionsError(f"on_busy must be 'skip' or 'raise', not {on_busy!r}")
     elif blocking and timeout == -1:
         raise OptionsError(
             "on_busy is never used by a lock that waits as long as it takes: add blocking=False or a timeout"
@@ -153,7 +144,7 @@ class _Decorator:
     name: Name
     blocking: bool
     timeout: float
-    on_busy: Any
+    on_busy: str
     options: dict[str, Any]
 
     def __call__(self, function: Any) -> Any:
@@ -167,10 +158,6 @@ class _Decorator:
                 f"made; use `with client.lock(...)` inside it, or decorate the function that uses it up"
             )
         coroutine = inspect.iscoroutinefunction(function)
-        if not coroutine and inspect.iscoroutinefunction(self.on_busy):
-            raise OptionsError(
-                f"{described(function)} is a function, and cannot await on_busy={self.on_busy!r}"
-            )
         if _is_client(self.source):
             _check_kind(function, self.source)
         name_of = name_from(self.name, function)
@@ -203,7 +190,7 @@ class _Decorator:
                 if lock.hold_count > before:
                     lock.__exit__(*sys.exc_info())
                 raise
-            return self._busy(function, lock.name, began, args, kwargs)
+            return self._busy(function, lock.name, began)
 
         return wrapper
 
@@ -217,18 +204,14 @@ class _Decorator:
                     result = await function(*args, **kwargs)
                     _check_result(function, result)
                     return result
-            result = self._busy(function, lock.name, began, args, kwargs)
-            return await result if isinstance(result, Awaitable) else result
+            return self._busy(function, lock.name, began)
 
         return wrapper
 
-    def _busy(self, function: Any, name: str, began: float, args: Any, kwargs: Any) -> Any:
+    def _busy(self, function: Any, name: str, began: float) -> None:
         if self.on_busy == "raise":
             raise LockBusyError(name, clock.now() - began if self.blocking else 0.0)
-        if self.on_busy == "skip":
-            log.info("lock %r is held by another owner: %s was skipped", name, described(function))
-            return None
-        return self.on_busy(*args, **kwargs)
+        log.info("lock %r is held by another owner: %s was skipped", name, described(function))
 
 
 def _check_result(function: Any, result: Any) -> None:

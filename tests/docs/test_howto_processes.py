@@ -55,7 +55,10 @@ def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_o
 ) -> None:
     celery = pytest.importorskip("celery", reason="celery is in the group test-all")
     broker = fresh_masters(1)[0].url
-    changes = {"tasks.py": ("countdown=30", "countdown=1"), "work.py": ("range(30)", "range(20)")}
+    changes = {
+        "tasks.py": ("default_retry_delay=30", "default_retry_delay=1"),
+        "work.py": ("range(30)", "range(20)"),
+    }
     lay_out("howto/celery.md", tmp_path, changes)
     with (tmp_path / "work.py").open("a") as file:
         file.write(CELERY_NOTED)

@@ -31,7 +31,7 @@ def skipped(x: int) -> float:
     return 1.0
 
 
-@rlock.locked(client, "a:{x}", timeout=3, on_busy=str)
+@rlock.locked(client, "a:{x}", timeout=3, on_busy="skip")
 def answered(x: int) -> float:
     return 1.0
 
@@ -60,7 +60,7 @@ async def main() -> None:
     of_a_library(client.semaphore("x", permits=3))  # type: ignore[arg-type]
     with client.leader("x", leads) as leader, client.lock("x") as held:
         assert_type((leader.is_leader(), held), tuple[bool, rlock.RLock])
-    assert_type((skipped(1), answered(1)), tuple[float | None, float | str])
+    assert_type((skipped(1), answered(1)), tuple[float | None, float | None])
     assert_type((await task(1), Shop().method(1)), tuple[float | None, float])
     skipped("a")  # type: ignore[arg-type]
     Shop().method("a")  # type: ignore[arg-type]
