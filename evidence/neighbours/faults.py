@@ -132,7 +132,7 @@ LIES = {
     "a text of 8 GB": b"$8000000000\r\n" + b"x" * 65_536,
     "an array of 4 * 10^9": b"*4000000000\r\n",
     "an array of 10^8": b"*100000000\r\n",
-    "an array without an end": b"*9999\r\n" + b"*0\r\n" * 9_000,
+    "an array without an end": b"*9999\r\n" * 3 + b"*0\r\n" * 9_000,
     "10,000 levels": b"*1\r\n" * 10_000,
     "no RESP": b"HTTP/1.1 400 Bad Request\r\n",
 }
