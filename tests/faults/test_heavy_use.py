@@ -25,7 +25,7 @@ from ..lock.conftest import eventually
 from ..servers import Fleet, raw
 from .conftest import ClientFor, usable
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timing
 
 #: A waiter looks at a master once a second: a pause that long is a message that nobody heard.
 LOOK_S = 1.0
@@ -125,7 +125,7 @@ def test_a_name_that_moves_to_another_address_is_looked_up_again(
         return look_up("127.0.0.1", int(now[0].url.rpartition(":")[2]), *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", moving)
-    with rlock.Client(["redis://moves.test:6379"], 3.0, restart_guard=0) as client:
+    with rlock.Client([f"{before.url.rpartition('@')[0]}@moves.test:6379"], 3.0, restart_guard=0) as client:
         usable(client)
         now[0] = after
         before.kill()
@@ -137,7 +137,7 @@ def test_a_name_that_moves_to_another_address_is_looked_up_again(
 def test_after_a_kill_of_all_connections_no_time_out_is_waited_for(
     masters3: Fleet, client_for: ClientFor
 ) -> None:
-    client, took = client_for(masters3.urls, 10.0, request_timeout=2.0), list[float]()
+    client, took = client_for(masters3.urls, 10.0, request_timeout=1.0), list[float]()
     usable(client)
     for _ in range(5):
         for url in masters3.urls:
