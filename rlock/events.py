@@ -153,10 +153,7 @@ class ReleaseUnsure(HoldEvent):
     """Fewer than a quorum confirmed a release; the rest of the hold ends with its lease."""
 
     _level = logging.WARNING
-    _text = (
-        "lock {lock!r}: fewer than a quorum confirmed the release; what is left of it on the "
-        "others ends within {ttl:g} s after they answer again"
-    )
+    _text = "lock {lock!r}: fewer than a quorum confirmed the release; it ends with its lease of {ttl:g} s"
     ttl: float  # seconds
 
 
@@ -164,19 +161,18 @@ class ReleaseUnsure(HoldEvent):
 class KeepUnsure(ReleaseUnsure):
     """The same of a lock with ``hold_at_least``; ``ttl``: for how long it should stay taken."""
 
-    _text = "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {ttl:.3g} s too early"
+    _text = "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {ttl:.3g} s early"
 
 
 @dataclass(frozen=True)
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
-    #: A `FaultKind`: "down", "timeout", ...; or "silent": the connection for the messages of waiters was
-    #: replaced, and the votes count; or "flapping": fault after fault, and those that follow are no news.
-    kind: str
+    kind: str  # a `FaultKind`; "silent": only messages do not arrive; "flapping": too many faults for a log
     reason: str
     news: bool = True  # another fault than the last one of this master, or a connection that ended
     connected: bool = False  # an open connection ended; the client connects again
+    messages: bool = False  # it was the connection for the messages of waiters
 
     @property
     def level(self) -> int:
@@ -250,10 +246,7 @@ class MaxTtlDiffers(MasterEvent):
     """A master has the note of a client with a longer ``max_ttl``, which is used from now on."""
 
     _level = logging.WARNING
-    _text = (
-        "{master} knows a max_ttl of {max_ttl:g} s, this client has {own:g} s: "
-        "the longer one is used; it has to be one value for the whole fleet"
-    )
+    _text = "{master} knows a max_ttl of {max_ttl:g} s, this client has {own:g} s: use one value in a fleet"
     max_ttl: float  # seconds, of the others
     own: float  # seconds, of this client
 
@@ -292,7 +285,7 @@ _observers: tuple[Observer, ...] = ()
 
 
 def observe(observer: Observer) -> Callable[[], None]:
-    """Call ``observer`` with every event of every client of this process; returns the function that ends it.
+    """Call ``observer`` with each event of each client of this process; returns the function that ends it.
 
     The observer runs where the event happens, with no mutex of rlock held. It must be quick and must not
     wait. Its exceptions are logged and go no further, except KeyboardInterrupt. Forked children inherit it.

@@ -47,8 +47,6 @@ OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_gu
 SETTLE_S = 2 * TIMEOUT_S + 1.2
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
-#: The parser reserves eight bytes for each item that an array declares, on each of two connections.
-GROWTHS_MB = {"answers an array without an end": 48.0}
 CLIENTS = 3
 
 
@@ -203,7 +201,7 @@ class Case:
         red = [f"{error}" for side in sides for error in side.errors]
         red += [f"{ratio:.2f} times slower"] if ratio > slower else []
         red += [f"a pause of {pause:.2f} s"] if pause > usual + PAUSE_S else []
-        red += [f"it grew by {grew:.0f} MB"] if grew > GROWTHS_MB.get(self.fault, GROWTH_MB) else []
+        red += [f"it grew by {grew:.0f} MB"] if grew > GROWTH_MB else []
         red += [f"{each} warnings of each client"] if bad.label and not 1 <= each <= WARNINGS else []
         noticed = max(0.0, named[0][0] - began) if named else -1.0
         said = named[0][1].partition(bad.label)[2].lstrip(" :") if named else ""

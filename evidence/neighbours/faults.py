@@ -61,8 +61,8 @@ def replies(count: int = 300) -> list[bytes]:
 
 
 @contextmanager
-def server(answer: Callable[[], bytes]) -> Iterator[str]:
-    """``host:port`` of a server that gives ``answer()`` to each command."""
+def server(answer: Callable[[], bytes | Iterator[bytes]]) -> Iterator[str]:
+    """``host:port`` of a server that gives ``answer()`` to each command, or each part of it."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -70,7 +70,9 @@ def server(answer: Callable[[], bytes]) -> Iterator[str]:
                 while data := self.request.recv(1 << 16):
                     # A command is an array, which begins a line with a star.
                     for _ in range(max(1, data.count(b"\r\n*") + 1)):
-                        self.request.sendall(answer())
+                        parts = answer()
+                        for part in [parts] if isinstance(parts, bytes) else parts:
+                            self.request.sendall(part)
             except OSError:
                 pass  # the client has gone
 
@@ -129,7 +131,8 @@ LATER: dict[str, Callable[[Neighbour, Proxy], object]] = {
 LIES = {
     "a text of 8 GB": b"$8000000000\r\n" + b"x" * 65_536,
     "an array of 4 * 10^9": b"*4000000000\r\n",
-    "an array without an end": b"*1000000\r\n" + b":1\r\n" * 9_000,
+    "an array of 10^8": b"*100000000\r\n",
+    "an array without an end": b"*9999\r\n" * 3 + b"*0\r\n" * 9_000,
     "10,000 levels": b"*1\r\n" * 10_000,
     "no RESP": b"HTTP/1.1 400 Bad Request\r\n",
 }

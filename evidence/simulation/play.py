@@ -249,10 +249,8 @@ class Play:
             return
         renew = dice.random() < {"waiting": 1.0, "fixed": 0.0, "any": 0.7}.get(habit, 0.95)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
-        until, chance = FOR_EVER, dice.random()
-        if habit == "waiting":
-            pass
-        elif habit in ("trying", "keeping", "apart") and chance < 0.5:
+        until, chance = FOR_EVER, dice.random() + (habit == "waiting")
+        if habit in ("trying", "keeping", "apart") and chance < 0.5:
             until = AT_ONCE
         elif habit in ("always", "trying", "keeping", "apart"):
             if chance < (0.3 if self.setup.mode == "races" else 0.1):

@@ -37,12 +37,13 @@ def main() -> None:
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     if options.controls:
         sys.exit(controls(seed, options.only))
-    faults = ALL if options.faults == "all" else tuple(filter(None, options.faults.split(",")))
+    named = filter(None, options.faults.split(","))
+    faults = tuple(each for name in named for each in (ALL if name == "all" else (name,)))
     unknown = set(faults) - FAULTS.keys()
     if unknown:
         sys.exit(f"unknown faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
-    named = {field.name for field in dataclasses.fields(Plan)} & vars(options).keys()
-    plan = Plan(**{name: getattr(options, name) for name in named} | {"seed": seed, "faults": faults})
+    fields = {field.name for field in dataclasses.fields(Plan)} & vars(options).keys()
+    plan = Plan(**{name: getattr(options, name) for name in fields} | {"seed": seed, "faults": faults})
     if options.counter:
         # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
         plan = dataclasses.replace(plan, faults=("freeze-half",), processes=5, holds="jepsen", ttl=2.0)
@@ -74,7 +75,7 @@ def _options() -> Any:
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--faults", default="all", help=f"all, or some of: {', '.join(FAULTS)}")
+    parser.add_argument("--faults", default="all", help=f"all, some, or all,neighbour: {', '.join(FAULTS)}")
     parser.add_argument("--break", dest="sabotage", default="", help="a bug of evidence/bugs")
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
     parser.add_argument("--controls", action="store_true", help="every bug that it can find, in turn")

@@ -17,8 +17,8 @@ from .field import FAULTS
 from .progress import lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: For `--counter` and a negative control only.
-FREEZES = ("freeze-half",)
+#: For `--counter` and a negative control only, and what has to be asked for.
+FREEZES = ("freeze-half", "neighbour")
 #: The faults that ``all`` means.
 ALL = tuple(name for name in FAULTS if name not in FREEZES)
 #: Faults of a single master, by which the others lose nothing.

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from .._client import endpoints
 from .._client.connection import Connection
 from .._client.handshake import HandshakeResult
+from .._client.reader import AsyncParser
 from .._client.sentinel import AsyncService
 
 
@@ -71,6 +72,7 @@ class StreamConnection(Connection, asyncio.Protocol):
 class Endpoint(endpoints.Endpoint):
     part: ClassVar[str] = ".asyncio"
     service_type = AsyncService
+    parser_type = AsyncParser
     connection_type = StreamConnection
 
     def __init__(self, master: object) -> None:

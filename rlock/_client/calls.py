@@ -292,6 +292,7 @@ class Calls(Pipeline[L], Masters):
                 if took > self._timeout:
                     fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
                     self._connections.drop(server, fault)
+                    self.context.timed_out[server.index] = now
                 elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
                     self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
 

@@ -162,8 +162,10 @@ class Connections(ABC, Generic[L]):
         self.report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
 
     def report(self, server: MasterConnection[L], event: MasterFailed | MasterAnswers) -> None:
-        if self._options.subscriber:
-            return  # the command connection to the same master reports it
+        if self._options.subscriber:  # the command connection to the same master reports the rest
+            if isinstance(event, MasterFailed):
+                self._context.pending_events.add(replace(event, news=False, messages=True))
+            return
         attempts = server.attempts
         if self._clock() < attempts.faults_at[0] + FLAPS_S:
             if attempts.untold is None:

@@ -22,7 +22,8 @@ from ..procedures.port import WaitGenerator
 from ..rules.options import split_urls
 from . import sentinel
 from .handshake import ConnectOptions, connect
-from .libraries import guarded, library_of, secrets_of
+from .libraries import library_of, secrets_of
+from .reader import Parser
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -90,6 +91,7 @@ class Endpoint:
     #: The part of a library that makes its connections: ".asyncio", or the one that blocks.
     part: ClassVar[str] = ""
     service_type: ClassVar[type[sentinel.Service]] = sentinel.Service
+    parser_type: ClassVar[type[Parser]] = Parser
     connection_type: ClassVar[type[Any]]
 
     #: How many replicas have to acknowledge a vote; None: it is no group.
@@ -208,8 +210,9 @@ class Endpoint:
             arguments.setdefault("socket_keepalive", True)
             if not isinstance(arguments.get("socket_keepalive_options"), dict):
                 arguments["socket_keepalive_options"] = _keepalive()
-        made = guarded(self._class)(**arguments)  # type: ignore[arg-type]
+        made: Any = self._class(**arguments)
         made.secrets = secrets_of(arguments)
+        made._parser = self.parser_type(made)
         return made
 
 

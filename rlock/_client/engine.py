@@ -305,10 +305,9 @@ class Engine(Port):
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
         if outcome.released is Released.UNSURE and not self.holds.closed:
-            if rest := hold.rest(began):
-                emit(KeepUnsure(hold.name, hold.owner, rest))
-            else:
-                emit(ReleaseUnsure(hold.name, hold.owner, hold.lease.ttl))
+            rest = hold.rest(began)
+            unsure = KeepUnsure if rest else ReleaseUnsure
+            emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
             done, handed = outcome.released is Released.DONE, outcome.handed_over
             self.holds.report_released(hold, began, confirmed=done, handed=handed)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused
-from ..model import Fault, FaultKind
+from ..model import Fault
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
@@ -233,6 +233,8 @@ class Subscriptions(Notifications, Traffic[L]):
             if connection is not None and primary not in ("", connection.memory_report.run_id):
                 # Otherwise its waiters would hear nothing of the releases on the new primary.
                 self._connections.drop(server, broken("its group has another primary"))
+            elif connection and connection.began_at < self._context.timed_out.get(server.index, -math.inf):
+                self._connections.drop(server, broken("a command to this master timed out"))
         self._connections.connect_due()
         return True
 
@@ -302,7 +304,7 @@ class Subscriptions(Notifications, Traffic[L]):
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:
-            self._connections.drop(server, Fault(FaultKind.DOWN, "not needed any more"))
+            self._connections.disconnect()  # not needed any more
 
     def _send_all(self, packed: bytes) -> None:
         for server in self._connections.servers:

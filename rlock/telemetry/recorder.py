@@ -145,13 +145,14 @@ class Recorder(Forgetful):
         self._sink.add(the.UNSURE, 1, self._lock(event.lock))
 
     def _failed(self, event: events.MasterFailed) -> None:
+        if event.messages:
+            self._hears(event.master, False)
+            return
         master = self._master(event.master)
         self._sink.add(the.FAILURES, 1, master, event.kind)
         # A server that closes an idle connection is not down: the next dial tells.
         if not (event.connected and event.kind in ("broken", "silent", "flapping")):
             self._sink.set(the.UP, 0, master)
-        if event.kind == "silent":
-            self._hears(event.master, False)
 
     def _hears(self, master: str, hears: bool) -> None:
         self._sink.set(the.HEARD, int(hears), self._master(master))

@@ -17,6 +17,7 @@ from rlock._client.handshake import HandshakeResult
 from rlock._client.subscriptions import Subscriptions
 from rlock._sync import connections as sync
 from rlock._sync.runtime import run
+from rlock.events import MasterAnswers, MasterFailed, observe
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender
@@ -47,6 +48,7 @@ class Hearing:
     """One waiter on three masters."""
 
     def __init__(self, client: rlock.Client) -> None:
+        self.client = client
         self.subscriptions: Any = client._engine().notifications
         assert isinstance(self.subscriptions, Subscriptions)
         self.context = client._engine().context
@@ -92,6 +94,45 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert hearing.inbox.handed_by == {}, "it was the text of a message to somebody else"
     hearing.hear(0, b"\r\n" + mine)
     assert set(hearing.inbox.handed_by) == {0}
+
+
+def test_a_command_that_times_out_ends_the_subscription_to_its_master(hearing: Hearing) -> None:
+    """A firewall that dropped the one connection may have dropped the other, which has nothing to send."""
+    hearing.client.lock("y").acquire()
+    hearing.subscribe(hearing.contender, 5.0)
+    servers, calls = hearing.subscriptions._connections.servers, hearing.client._engine().masters
+    before = [server.connection for server in servers]
+    assert None not in before
+    hearing.client._endpoints[0].pause()
+    hearing.client.lock("z").acquire()
+    calls.read_arrived()
+    calls.look(hearing.context.clock() + 60.0)
+    hearing.subscriptions._look()
+    assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
+        False, True, True
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before it is connected", "while it is connected"])
+def test_a_master_that_goes_down_is_not_heard_until_it_confirms_again(hearing: Hearing, early: bool) -> None:
+    told: list[bool] = []
+
+    def observer(event: Any) -> None:
+        if event.master == hearing.context.masters[0] and event.messages:
+            told.append(isinstance(event, MasterAnswers))
+
+    master = hearing.client._endpoints[0]
+    end = observe(lambda event: observer(event) if isinstance(event, MasterAnswers | MasterFailed) else None)
+    if not early:
+        hearing.subscribe(hearing.contender, 5.0)
+        assert eventually(lambda: told == [True])
+    master.down()
+    hearing.subscribe(hearing.contender, 5.0)
+    hearing.subscriptions._look()
+    assert eventually(lambda: told[-1:] == [False])
+    master.up()
+    assert eventually(lambda: told[-1:] == [True])
+    end()
 
 
 @pytest.mark.rule("4.4")

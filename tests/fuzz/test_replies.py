@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import rlock
 from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
-from rlock._client.libraries import Reader
+from rlock._client.reader import Reader
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
@@ -295,7 +295,7 @@ def test_keys_of_strangers_cost_their_master_its_vote_and_nothing_else(
         within(1.0, other.evict, name="x")
 
 
-@pytest.mark.parametrize("beginning", [b"$8000000000\r\n", b"*1000000\r\n"])
+@pytest.mark.parametrize("beginning", [b"$8000000000\r\n", b"*9999\r\n" * 7])
 def test_no_server_makes_a_client_keep_more_than_a_megabyte(beginning: bytes) -> None:
     reader = Reader()
     reader.feed(b"+OK\r\n" * 300_000)  # what has piled up is no reply
@@ -303,6 +303,43 @@ def test_no_server_makes_a_client_keep_more_than_a_megabyte(beginning: bytes) ->
         pass
     reader.feed(beginning)
     with pytest.raises(hiredis.ProtocolError, match="over 1 MB"):
-        for _ in range(20):
+        for _ in range(30):
             assert reader.gets() is False
             reader.feed(b":12345\r\n" * 8192)
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"+OK\r\n", b"*2\r\n$9\r\n*90000\r\n:\r\n", b"*2\r\n*1\r\n:1\r\n"]
+)
+@pytest.mark.parametrize("lie", [b"*10000\r\n", b"*1000000000\r\n", b">10000\r\n", b"*9\r\n*99999\r\n"])
+def test_no_server_makes_a_client_keep_a_long_list_or_a_map(beginning: bytes, lie: bytes) -> None:
+    """The garbage collector would visit each item of the list, although none of them has arrived."""
+    for cuts in ([], [len(beginning)], range(1, len(beginning + lie))):
+        reader, at = Reader(), 0
+        with pytest.raises(hiredis.ProtocolError, match="an array of over 9999 items, or RESP3"):
+            for cut in (*cuts, len(beginning + lie)):
+                reader.feed((beginning + lie)[at:cut])
+                while reader.gets() is not False:
+                    pass
+                at = cut
+
+
+def test_a_reply_in_pieces_is_read_whatever_its_text_is() -> None:
+    text = b"\r\n*99999\r\n%1\r\n"
+    data = b"*3\r\n*0\r\n$-1\r\n$%d\r\n%b\r\n+OK\r\n" % (len(text), text)
+    for size in range(1, len(data)):
+        reader, found = Reader(), list[Any]()
+        for at in range(0, 3 * len(data), size):
+            reader.feed((3 * data)[at : at + size])
+            while (reply := reader.gets()) is not False:
+                found.append(reply)
+        assert found == [[[], None, text], b"OK"] * 3
+        assert len(reader._unread) < 2 * len(data), "what was read is kept"
+
+
+def test_a_reply_of_a_megabyte_takes_little_more_in_memory() -> None:
+    reader = Reader()
+    with pytest.raises(hiredis.ProtocolError, match="over 1 MB"):
+        for _ in range(50):
+            reader.feed(b"*9999\r\n" + b"*0\r\n" * 9_998)
+            assert reader.gets() is False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -138,29 +139,26 @@ def test_a_release_that_too_few_masters_kept_is_told(
     lock = client.lock("x", hold_at_least=8)
     lock.acquire()
     for master in masters3[:2]:
-        os.kill(master.pid, signal.SIGSTOP)
+        master.pause()
     try:
         lock.release()
     finally:
         for master in masters3[:2]:
-            os.kill(master.pid, signal.SIGCONT)
+            master.resume()
     assert "fewer than a quorum keeps it after its release: it may be free" in caplog.text
 
 
 @threads_only
 def test_an_acquire_that_is_interrupted_keeps_nothing(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
-    engine = client._engine()
-    admit = engine.admit
+    admit = client._engine().admit
 
-    def interrupted(*args: object) -> bool:
+    def interrupted(*args: Any) -> bool:
         admit(*args)
         raise KeyboardInterrupt
 
-    engine.admit = interrupted
-    with suppress(KeyboardInterrupt):
+    with patch.object(client._engine(), "admit", interrupted), pytest.raises(KeyboardInterrupt):
         client.lock("x", hold_at_least=8).acquire()
-    engine.admit = admit
     assert make_client(urls).lock("x").acquire(timeout=2)
 
 

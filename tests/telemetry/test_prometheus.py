@@ -106,6 +106,12 @@ def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) 
     events.emit(events.MasterFailed("m1", "down", "refused"))
     assert (now("redlock_held"), now("redlock_waiting")) == (2, 2)
     assert registry.get_sample_value("redlock_master_up", {"master": "m1"}) == 0
+    events.emit(events.MasterAnswers("m1"))
+    events.emit(events.MasterAnswers("m1", messages=True))
+    events.emit(events.MasterFailed("m1", "broken", "reset", messages=True))
+    assert registry.get_sample_value("redlock_master_heard", {"master": "m1"}) == 0
+    assert registry.get_sample_value("redlock_master_up", {"master": "m1"}) == 1
+    assert labels_of(registry, "redlock_node_failures_total", "kind") == {"down"}
     events.emit(made.lost(owner="a"))
     events.emit(made.released(owner="nobody: acquired before"))
     events.emit(made.not_acquired("interrupted", "orders:44", queued=True))

@@ -11,7 +11,8 @@ from typing import Any
 
 import hiredis
 
-from ..._client.libraries import Reader, library_of
+from ..._client.libraries import library_of
+from ..._client.reader import Reader
 from ..._sync.connection import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
