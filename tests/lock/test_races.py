@@ -18,7 +18,7 @@ from rlock.errors import RLockError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Contender, Grant, LocalGrant
 from rlock.procedures.port import Request, WaitGenerator, Wake
-from rlock.rules import keys, scripts
+from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
 
 from ..fixtures import FreshMasters
@@ -166,31 +166,6 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
                 time.sleep(DELAY_MS / 4000)
                 ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
     assert got == [True] * 9
-
-
-@pytest.mark.kinds("blocking")
-@pytest.mark.real_masters
-def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    """The masters are older than the guard of the fleet, and younger than that of the long lease."""
-    for master in masters3:
-        server = raw(master.url)
-        since_us = (server.time()[0] - 60) * 10**6
-        server.set(keys.NOTE, f"{server.info('server')['run_id']} {since_us} 3000")
-    careless = make_client(masters3.urls, 86_400.0, max_ttl=86_400.0)
-    fleet = make_client(masters3.urls, 3.0, max_ttl=3.0)
-    held = fleet.lock("held")
-    held.acquire()
-    with pytest.raises(rlock.QuorumUnreachableError, match="it has no vote for"):
-        careless.lock("x").acquire(blocking=False)
-    assert fleet.lock("y").acquire(blocking=False)
-    end = time.monotonic() + held.remaining()
-    assert eventually(lambda: time.monotonic() + held.remaining() > end + 0.1), "it is not renewed"
-    careless.init()
-    assert careless.lock("x").acquire(blocking=False)
-    noted = [str(raw(master.url).get(keys.NOTE)).rpartition(" ")[2] for master in masters3]
-    assert noted.count("86400000") >= 2
 
 
 @threads_only
