@@ -20,9 +20,10 @@ from rlock.procedures.contender import Contender, Grant, LocalGrant
 from rlock.procedures.port import Request, WaitGenerator, Wake
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
+from rlock.testing import memory_client
 
 from ..fixtures import FreshMasters
-from ..interrupts import interrupted
+from ..interrupts import every_line, interrupted
 from ..servers import Fleet, left, raw
 from .conftest import MakeClient, eventually, in_thread, running, threads_only
 
@@ -213,6 +214,41 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
     next_waiter.join(20)
     assert found == [[], [], []]
     assert ends == ["the client was closed"] or ends == ["the client is closed"]
+
+
+#: The files through which a nested acquire and release go.
+NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py", "hold_table.py")
+
+
+def test_ctrl_c_before_any_line_of_a_nested_acquire_leaves_the_count_as_it_was() -> None:
+    wrong: dict[str, int] = {}
+    with memory_client(3) as client, client.lock("x") as lock:
+        for tracer in every_line(*NESTING):
+            before = lock.hold_count
+            with tracer:
+                lock.acquire()
+            if tracer.where and lock.hold_count != before:
+                wrong[tracer.where] = lock.hold_count
+                lock.release()
+        assert (lock.hold_count, tracer.where) == (2, "")
+        lock.release()
+    assert wrong == {}
+
+
+def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_none() -> None:
+    given_back: list[int] = []
+    with memory_client(3) as client, client.lock("x") as lock:
+        for tracer in every_line(*NESTING):
+            lock.acquire()
+            with tracer:
+                lock.release()
+            given_back.append(2 - lock.hold_count)
+            if tracer.where and lock.hold_count == 2:
+                lock.release()
+            lock.check()
+        assert (lock.hold_count, tracer.where) == (1, "")
+    assert given_back == sorted(given_back), "what an interrupt found given back was taken again"
+    assert set(given_back) == {0, 1}
 
 
 #: The files through which a message goes.
