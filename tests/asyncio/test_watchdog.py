@@ -199,39 +199,6 @@ async def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost
 LONG = 3.0
 
 
-async def test_on_lost_is_called_once_in_the_event_loop_whether_or_not_it_is_a_coroutine_function(
-    eyes: Eyes,
-) -> None:
-    told: list[tuple[str, rlock.LeaseLostError]] = []
-
-    loop = asyncio.get_running_loop()
-
-    def plain(error: rlock.LeaseLostError) -> None:
-        assert asyncio.get_running_loop() is loop
-        told.append(("plain", error))
-
-    async def coroutine(error: rlock.LeaseLostError) -> None:
-        await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop() is loop
-        told.append(("coroutine", error))
-
-    async with Client(eyes.urls, SHORT) as client, Client(eyes.urls, SHORT) as operator:
-        locks = [client.lock("a", on_lost=plain), client.lock("b", on_lost=coroutine)]
-        for lock in locks:
-            await lock.acquire()
-            await lock.acquire()
-            assert await operator.evict(lock.name)
-        assert await soon(lambda: len(told) == 2)
-        assert {kind: error.name for kind, error in told} == {"plain": "a", "coroutine": "b"}
-        for lock in locks:
-            assert lock.lost.is_set()
-            for _ in range(2):
-                with pytest.raises(rlock.LeaseLostError):
-                    await lock.release()
-        await asyncio.sleep(SHORT)
-        assert len(told) == 2
-
-
 async def test_a_wait_for_a_loss_ends_with_it_and_not_before(eyes: Eyes) -> None:
     async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
         lock = client.lock("x")

@@ -116,7 +116,7 @@ def test_what_is_missing_is_put_back_and_counted(
 def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_in_time(
     vote: Vote, late: LeaseEvent
 ) -> None:
-    """DESIGN rule 7: the naive form, which counts it to the last, gives one lock to two."""
+    """The naive form, which counts it to the last, gives one lock to two."""
     hold = a_hold()
     end = heals_until(hold.lease.valid_until, 10.0)
     assert end == pytest.approx(hold.lease.valid_until - 1.0 - 0.102)

@@ -18,11 +18,12 @@ from rlock.errors import RLockError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Contender, Grant, LocalGrant
 from rlock.procedures.port import Request, WaitGenerator, Wake
-from rlock.rules import keys, scripts
+from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
+from rlock.testing import memory_client
 
 from ..fixtures import FreshMasters
-from ..interrupts import interrupted
+from ..interrupts import every_line, interrupted
 from ..servers import Fleet, left, raw
 from .conftest import MakeClient, eventually, in_thread, running, threads_only
 
@@ -168,31 +169,6 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
     assert got == [True] * 9
 
 
-@pytest.mark.kinds("blocking")
-@pytest.mark.real_masters
-def test_a_client_with_a_long_lease_raises_the_guard_of_others_only_with_a_lock(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    """The masters are older than the guard of the fleet, and younger than that of the long lease."""
-    for master in masters3:
-        server = raw(master.url)
-        since_us = (server.time()[0] - 60) * 10**6
-        server.set(keys.NOTE, f"{server.info('server')['run_id']} {since_us} 3000")
-    careless = make_client(masters3.urls, 86_400.0, max_ttl=86_400.0)
-    fleet = make_client(masters3.urls, 3.0, max_ttl=3.0)
-    held = fleet.lock("held")
-    held.acquire()
-    with pytest.raises(rlock.QuorumUnreachableError, match="it has no vote for"):
-        careless.lock("x").acquire(blocking=False)
-    assert fleet.lock("y").acquire(blocking=False)
-    end = time.monotonic() + held.remaining()
-    assert eventually(lambda: time.monotonic() + held.remaining() > end + 0.1), "it is not renewed"
-    careless.init()
-    assert careless.lock("x").acquire(blocking=False)
-    noted = [str(raw(master.url).get(keys.NOTE)).rpartition(" ")[2] for master in masters3]
-    assert noted.count("86400000") >= 2
-
-
 @threads_only
 @pytest.mark.parametrize("kept", ["releaser", "heir"])
 def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
@@ -238,6 +214,41 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
     next_waiter.join(20)
     assert found == [[], [], []]
     assert ends == ["the client was closed"] or ends == ["the client is closed"]
+
+
+#: The files through which a nested acquire and release go.
+NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py", "hold_table.py")
+
+
+def test_ctrl_c_before_any_line_of_a_nested_acquire_leaves_the_count_as_it_was() -> None:
+    wrong: dict[str, int] = {}
+    with memory_client(3) as client, client.lock("x") as lock:
+        for tracer in every_line(*NESTING):
+            before = lock.hold_count
+            with tracer:
+                lock.acquire()
+            if tracer.where and lock.hold_count != before:
+                wrong[tracer.where] = lock.hold_count
+                lock.release()
+        assert (lock.hold_count, tracer.where) == (2, "")
+        lock.release()
+    assert wrong == {}
+
+
+def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_none() -> None:
+    given_back: list[int] = []
+    with memory_client(3) as client, client.lock("x") as lock:
+        for tracer in every_line(*NESTING):
+            lock.acquire()
+            with tracer:
+                lock.release()
+            given_back.append(2 - lock.hold_count)
+            if tracer.where and lock.hold_count == 2:
+                lock.release()
+            lock.check()
+        assert (lock.hold_count, tracer.where) == (1, "")
+    assert given_back == sorted(given_back), "what an interrupt found given back was taken again"
+    assert set(given_back) == {0, 1}
 
 
 #: The files through which a message goes.
