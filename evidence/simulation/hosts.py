@@ -124,11 +124,15 @@ class Host(Process):
     def had_tokens(self, names: Sequence[str], ahead: float, dice: Random, *, share: float) -> None:
         """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
         if dice.random() < ahead:
-            token = self.time_us() + round(dice.choice((0.3, 30.0)) * 1e6)
+            ahead_s = dice.choice((0.3, 30.0))
             for name in names:
-                self.master.write(fence(name), f"{token} somebody:else", "3600000")
+                self.had_token(name, ahead_s)
         elif dice.random() < 0.5:
             self.drops, self.drops_share = "fence", share
+
+    def had_token(self, name: str, ahead_s: float) -> None:
+        token = self.time_us() + round(ahead_s * 1e6)
+        self.master.write(fence(name), f"{token} somebody:else", "3600000")
 
     def vouch(self) -> None:
         self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")

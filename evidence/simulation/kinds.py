@@ -102,6 +102,8 @@ KINDS: dict[str, dict[str, int]] = {
     "messages": {
         "late commands": 12,
         "late waiters": 8,
+        "overtaken": 12,
+        "stray tokens": 6,
         "evictions": 3,
         "uneven": 6,
         "let go": 2,

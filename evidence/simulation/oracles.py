@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE, fence
 from rlock.rules.options import ClientOptions
-from rlock.rules.timing import CLAIM_S, guard_time
+from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
 from .client import Client
 from .connections import Connection
@@ -48,6 +48,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        #: When each master granted the lock to an owner that may still need its vote.
+        self._votes: defaultdict[str, dict[Host, float]] = defaultdict(dict)
         #: When a client found a hand-off of which it had heard nothing, by its connections that were silent.
         self._found_at: dict[Connection, float] = {}
         #: When bytes or processes were held up the last time, in modes that have such faults.
@@ -74,6 +76,7 @@ class Oracles:
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
+            self._votes[owner][host] = self.world.events.now
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
@@ -280,7 +283,7 @@ class Oracles:
             if not client.dead and (
                 client.stopped
                 or client.kept[0] > 0.0
-                or any(way.is_shut for way in ways)
+                or any(way.is_shut or way.extra > 0.1 for way in ways)
                 or any(link is not None and (link.ended or link.back.is_mute) for link in links)
                 or None in links[: len(self.world.hosts)]
                 or min(confirmed, default=9) < len(self.world.hosts)
@@ -309,7 +312,7 @@ class Oracles:
                 if hold.name == name:
                     valid = valid_for(client, hold) > 0
                     mine = holds[hold.owner] = 1 + valid + 2 * (hold.lease.confirmation is not None)
-            waits = len(client.under_way.acquiring) > 0
+            waits = self._forgotten(client) if client.under_way.acquiring else 0
             if mine or waits or client.stopped:
                 messages = sorted(told.get(client, ()))
                 of_clients.append((mine, waits, client.stopped, client.dead, *messages))
@@ -321,3 +324,12 @@ class Oracles:
             rank = (token == highest) + 2 * (given_to == owner) if owner else token == highest
             of_masters.append((role, rank, young, host.stopped))
         return hash((len(what), what == "leave", *sorted(of_masters), *sorted(of_clients)))
+
+    def _forgotten(self, client: Client) -> int:
+        """1: it waits. 2: a master has lost a vote that it may count. 3: that vote is old."""
+        now, most = self.world.events.now, 1
+        for owner in [owner for _, owners in client.under_way.acquiring.values() for owner in owners]:
+            for host, at in self._votes[owner].items():
+                if host.lost_at >= at:
+                    most = max(most, 2 + (now > at + longest_acquisition(self.longest)))
+        return most

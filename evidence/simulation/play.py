@@ -264,8 +264,8 @@ class Play:
             return
         # A fixed lease is often held to its end, and a little longer.
         ttl = options.lease.ttl
-        spans: tuple[tuple[float, float], ...]
-        spans = ((0.0, 0.02), (0.05, 0.3), (0.5, 2.5) if renew else (0.9 * ttl, 1.5 * ttl))
+        longest = 1.0 + 1.5 * ttl if habit == "apart" else 2.5
+        spans = [(0.0, 0.02), (0.05, 0.3), (0.5, longest) if renew else (0.9 * ttl, 1.5 * ttl)]
         spans = spans[2:] if habit in ("keeping", "apart") else spans
         held_s = dice.uniform(*dice.choice(spans))
         try:

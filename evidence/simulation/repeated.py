@@ -10,7 +10,6 @@ from rlock.rules.options import LockOptions
 
 if TYPE_CHECKING:
     from .client import Client
-    from .events import Way
     from .faults import Nemesis
     from .hosts import Host
 
@@ -27,6 +26,15 @@ def behind_each(
                 action(client, there)
 
     nemesis.play.behind(what, 1, again)
+
+
+def shut_out(nemesis: Nemesis, client: Client, host: Host) -> None:
+    """What a client sends to a master arrives late; its connection may end as well."""
+    client.ways[host.index][0].shut()
+    connection = client.calls.connections.servers[host.index].connection
+    resets = nemesis.play.setup.resets
+    if connection is not None and resets and nemesis.dice.random() < resets:
+        connection.cut()
 
 
 def late_commands(nemesis: Nemesis) -> None:
@@ -64,6 +72,77 @@ def late_waiters(nemesis: Nemesis) -> None:
     behind_each(nemesis, what, dice.choice((0.3, 0.7)), stop)
 
 
+def overtaken(nemesis: Nemesis) -> None:
+    """Behind each event of a kind some commands of a client are late until another one has had the lock.
+
+    One that is handed the lock meanwhile is stopped until then: at once, or when it has claimed the lock.
+    """
+    play, dice = nemesis.play, nemesis.dice
+    late: set[Client] = set()
+    what = dice.choice(("release", "release", "hand-off", "leave"))
+    share, chance = dice.choice((0.35, 0.6)), dice.choice((0.4, 0.8))
+
+    def until_overtaken(client: Client, actions: list[Callable[[], object]]) -> None:
+        def end() -> None:
+            if client in late:
+                late.discard(client)
+                delay = 0.0
+                for action in actions:
+                    delay += dice.choice((0.001, 0.002, 0.01, 0.05))
+                    nemesis.later(delay, action)
+
+        def at_leave(other: Client | None, _: Host | None) -> None:
+            if other is not client:
+                end()
+            elif client in late:
+                play.behind("leave", 1, at_leave)
+
+        play.behind("leave", 1, at_leave)
+        nemesis.later(dice.uniform(1.5, 2.8), end)
+
+    def leave_behind(client: Client | None, _: Host | None) -> None:
+        if what == "leave":  # one that will ask
+            idle = [each for each in nemesis.world.clients if not each.under_way.acquiring]
+            client = dice.choice(idle) if idle else None
+        if client is None or client.dead or client in late:
+            return
+        late.add(client)
+        ways = [there for there, _ in client.ways if dice.random() < share]
+        dice.shuffle(ways)
+        for way in ways:
+            way.shut()
+        stopped: list[Client] = []
+
+        def stop(waiter: Client | None, _: Host | None) -> None:
+            if waiter is not None and client in late and not stopped and not play.over:
+                stopped.append(waiter)
+                waiter.stop()
+
+        def go_on() -> None:
+            for waiter in stopped:
+                waiter.go_on()
+
+        until_overtaken(client, [*(way.open for way in ways), go_on])
+        if what == "hand-off" and dice.random() < 0.3:
+            stop(client, None)
+        elif what != "leave":
+            play.behind("hand-off" if what == "release" else "claim", 1, stop)
+
+    behind_each(nemesis, what, chance, leave_behind)
+
+
+def stray_tokens(nemesis: Nemesis) -> None:
+    """Behind each release an acquire that was undone leaves a high fencing token on a master, or on some."""
+    dice, share = nemesis.dice, nemesis.dice.choice((0.2, 0.5))
+
+    def leave_one(*_: object) -> None:
+        for host in nemesis.world.hosts:
+            if not host.left(nemesis.lock) and dice.random() < share:
+                host.had_token(nemesis.lock, dice.choice((0.3, 30.0)))
+
+    behind_each(nemesis, dice.choice(("leave", "enter")), dice.choice((0.3, 0.7)), leave_one)
+
+
 def uneven(nemesis: Nemesis) -> None:
     """Behind each release or grant the ways of all clients to all masters change."""
     dice = nemesis.dice
@@ -89,7 +168,7 @@ def one_fewer(nemesis: Nemesis) -> None:
             return
         host = dice.choice(nemesis.world.hosts)
         way, opened = client.ways[host.index][0], list[bool]()
-        way.shut()
+        shut_out(nemesis, client, host)
 
         def open_it() -> None:
             if not opened:
@@ -117,14 +196,18 @@ def out_of_reach(nemesis: Nemesis) -> None:
     Others, who do not reach it either, ask for the lock in the meantime.
     """
     dice, lock, fleet = nemesis.dice, nemesis.lock, nemesis.play.fleet
+    resets = nemesis.play.setup.resets
 
-    def until_its_end(way: Way, host: Host) -> None:
-        way.shut()
+    def until_its_end(client: Client, host: Host) -> None:
+        way = client.ways[host.index][0]
+        shut_out(nemesis, client, host)
         nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
 
     def ask(host: Host) -> None:
         one = nemesis.world.client(fleet[0])
-        until_its_end(one.ways[host.index][0], host)
+        for each in nemesis.world.hosts:
+            if each is host or (resets and dice.random() < resets):
+                until_its_end(one, each)
         one.thread().start(one.trying_once(LockOptions(lock, fleet[0].lease(None)), 0.0))
 
     def shut(client: Client | None, there: Host | None) -> None:
@@ -134,9 +217,9 @@ def out_of_reach(nemesis: Nemesis) -> None:
         host = dice.choice(taken)
         for each in nemesis.world.clients:
             if each is client or dice.random() < 0.6:
-                until_its_end(each.ways[host.index][0], host)
-        for _ in range(dice.choice((0, 1, 1, 2))):
-            nemesis.later(dice.uniform(0.3, 0.97), partial(ask, host))
+                until_its_end(each, host)
+        for _ in range(dice.choice((1, 1, 2) if resets else (0, 1, 1, 2))):
+            nemesis.later(fleet[0].ttl * dice.uniform(0.3, 0.97), partial(ask, host))
 
     behind_each(nemesis, "enter", 0.9, shut)
 
@@ -144,13 +227,14 @@ def out_of_reach(nemesis: Nemesis) -> None:
 def broken_off(nemesis: Nemesis) -> None:
     """Behind each grant beside a valid lease connections of its client end, and it asks again."""
 
-    def cut(client: Client | None, _: Host | None) -> None:
+    def cut(client: Client | None) -> None:
         for server in client.calls.connections.servers if client else ():
             if server.connection is not None and server.connection.pending:
                 server.connection.cut()
 
-    def later(client: Client | None, there: Host | None) -> None:
-        nemesis.later(nemesis.dice.uniform(0.05, 0.31), lambda: cut(client, there))
+    def later(client: Client | None, _: Host | None) -> None:
+        timeout = nemesis.play.fleet[0].lease(None).request_timeout
+        nemesis.later(timeout * nemesis.dice.uniform(0.15, 0.97), lambda: cut(client))
 
     behind_each(nemesis, "rival", 0.7, later)
 
@@ -169,6 +253,8 @@ def evictions(nemesis: Nemesis) -> None:
 REPEATED: dict[str, Callable[[Nemesis], None]] = {
     "late commands": late_commands,
     "late waiters": late_waiters,
+    "overtaken": overtaken,
+    "stray tokens": stray_tokens,
     "uneven": uneven,
     "evictions": evictions,
     "one fewer": one_fewer,

@@ -52,7 +52,7 @@ RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
-REPEATED = ("one fewer", "out of reach", "broken off")
+REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens")
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
@@ -99,6 +99,8 @@ class Setup:
     cut_off: float = 0.0
     #: The part of the masters whose last fencing token is ahead of their clocks.
     ahead: float = 0.0
+    #: How often the connection ends as well when a fault that comes again shuts a way.
+    resets: float = 0.0
     #: How often the watchdogs are kept from running for a moment, between any two steps.
     pauses: float = 0.0
     #: The part of the acquires whose lock stays taken for a time, also after an earlier release.
@@ -172,6 +174,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             far=dice.choice((0.0, 0.0, 0.15, 0.3)),
             ahead=dice.choice((0.0, 0.3, 0.5)),
             keeps=dice.choice((0.0, 0.0, 0.0, 0.4)),
+            resets=dice.choice((0.0, 0.5)),
         )
     if mode == "leases":
         fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
@@ -184,12 +187,14 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             "unused" if fleet == "two" else "vouched",
             joined=True,
-            habit=dice.choice(("always", "trying", "keeping", "keeping", "apart", "apart")),
+            habit=dice.choice(("always", "trying", "keeping", "keeping", "apart", "apart", "apart")),
             cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
             pauses=dice.choice((0.0, 0.5)),
         )
         if setup.habit == "apart":
-            return replace(setup, fleet="hasty", jitter=0.0002, past="vouched", cut_off=0.0, pauses=0.0)
+            fleet = dice.choice(("hasty", "patient", "patient"))
+            setup = replace(setup, fleet=fleet, jitter=0.0002, past="vouched", cut_off=0.0, pauses=0.0)
+            return replace(setup, resets=dice.choice((0.0, 0.5, 0.5)))
         return setup
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -255,6 +260,9 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.habit == "apart":
             last = dice.choice((["broken off"], ["newcomer"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
+        if setup.mode == "messages" and dice.random() < 0.4:
+            beside = dice.choice(("one fewer", "one fewer", "stray tokens"))
+            chosen = ["overtaken", beside, *of[: dice.choice((0, 0, 1))]]
         if setup.habit == "keeping":
             chosen = ["partition", "restart after a grant", "newcomer", *of[: dice.choice((0, 1, 1))]]
     return {what: kinds[what] for what in chosen}

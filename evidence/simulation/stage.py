@@ -81,15 +81,6 @@ class Stage:
 
         self.at(when, lambda: client.thread().start(program()))
 
-    def looks(self, client: Client, when: float) -> None:
-        """Ask whether somebody has it."""
-
-        def program() -> Program:
-            with suppress(QuorumUnreachableError):
-                yield from client.looking(NAME)
-
-        self.at(when, lambda: client.thread().start(program()))
-
     def holds_up(self, client: Client, master: int, since: float, until: float) -> None:
         """What a client sends to a master in this time arrives at its end."""
 
