@@ -64,8 +64,8 @@ class Reader(hiredis.Reader):
             self._unchecked = 0
             try:
                 self._check(self._unread, self._lacking)
-            except ValueError as error:
-                raise hiredis.ProtocolError(str(error)) from None
+            except ValueError:
+                raise hiredis.ProtocolError("a length that is no number") from None
 
     def _check(self, data: bytearray, lacking: list[int]) -> None:
         """Raise `hiredis.ProtocolError` if the reply that is not complete is too long."""
