@@ -79,7 +79,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         :raises OptionsError: waiting cannot help (wrong password, a replica, a key of another type).
         :raises LeaseLostError: the call is nested, and the outer hold was lost.
         """
-        return self._client._engine().acquire(self._options, self._until(blocking, timeout))
+        return run(self._client._engine().acquire(self._options, self._until(blocking, timeout)))
 
     def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
@@ -90,7 +90,8 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         :raises NotHeldError: (a ``RuntimeError``) the calling thread does not hold the lock.
         :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
         """
-        self._client._engine().release(self.name)
+        engine = self._client._engine()
+        run(engine.release_gen(engine.held(self.name)))
 
     def __enter__(self) -> Self:  # type: ignore[override]
         before = self.hold_count

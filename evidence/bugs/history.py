@@ -60,7 +60,7 @@ def claim(
     tokens = [handed[i].token for i in since]
     if len(since) < least or not all(tokens):
         return None
-    token = agreed_on(tokens, least) or _agreed.pop(place.token, 0)
+    token = agreed_on(tokens, least) or _agreed.pop(place.owner, 0)
     if not token:
         return None
     sent_at = sorted(since.values(), reverse=True)[least - 1]
@@ -69,17 +69,17 @@ def claim(
         return None
     place.attempts += 1
     name, ms, guarded = contender.name, lease_ms(lease.ttl), context.guard.on
-    command = commands.confirm(name, place.token, ms, token, guarded=guarded)
+    command = commands.confirm(name, place.owner, ms, token, guarded=guarded)
     if grants:
         fair = contender.options.fair
         command = commands.acquire(
-            name, place.token, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
+            name, place.owner, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
         )
         command.packed = encode(command.by_source())  # not "confirmation by its hash" as well
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     given = {i: handed[i] for i in since}
     confirmation = Confirmation(ballot, given, guarded=context.guard.on)
-    return Grant(place.token, sent_at, place.waiter, 0, token, len(since), True, confirmation)
+    return Grant(place.owner, sent_at, place.waiter, 0, token, len(since), True, confirmation)
 
 
 #: The tokens on which contenders agreed with the masters, by their places.
@@ -95,8 +95,8 @@ def _agrees(stack: ExitStack) -> None:
         tokens, place = [each.token for each in contender.findings.handed.values()], contender.place
         if wake is Wake.HANDED and place and tokens and not agreed_on(tokens, port.context.quorum):
             until = port.context.clock() + CLAIM_S / 2
-            token = yield from agree(port.masters, contender.options, place.token, tokens, until)
-            _agreed[place.token] = token
+            token = yield from agree(port.masters, contender.options, place.owner, tokens, until)
+            _agreed[place.owner] = token
         return wake
 
     stack.enter_context(patch.object(acquire, "_sleep", sleep))

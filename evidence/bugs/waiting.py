@@ -84,16 +84,16 @@ def late_hand_over(stack: ExitStack) -> None:
 def delayed_by_the_dead(stack: ExitStack) -> None:
     """The vote of a dead contender, whose lease had longer to go, put off the look at the lapsed lease of the
     holder. The lock was free, and its waiters slept."""
-    genuine = acquire._look
+    genuine = acquire._ask_one
 
     def look(port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
         vote, master = yield from genuine(port, contender, *words)
         holder, place = contender.findings.holder, contender.place
-        if vote is not None and holder and (place is None or vote.holder != place.token):
+        if vote is not None and holder and (place is None or vote.holder != place.owner):
             vote = vote._replace(holder=holder)
         return vote, master
 
-    stack.enter_context(patch.object(acquire, "_look", look))
+    stack.enter_context(patch.object(acquire, "_ask_one", look))
 
 
 @bug("place of one who has left", "4.4")

@@ -182,7 +182,7 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 def standing(name: str, token: str, client_id: str) -> Place:
     made = Place(name, "", client_id, LEASE_MS, fair=False)
-    made.token, made.waiter = token, f"{token}|{client_id}"
+    made.owner, made.waiter = token, f"{token}|{client_id}"
     return made
 
 

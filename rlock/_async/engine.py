@@ -15,10 +15,9 @@ from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
-from ..procedures.acquire import acquire
 from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
-from ..rules.options import ClientOptions, LockOptions
+from ..rules.options import ClientOptions
 from ..rules.timing import LINGER_S
 from .connection import Endpoint
 from .connections import Connections
@@ -56,20 +55,6 @@ class Engine(engine.Engine):
         if self._dropped and not len(self.holds):
             # Behind the release of the last hold, which is sent after this.
             asyncio.get_running_loop().call_later(LINGER_S, self.drop)
-
-    async def acquire(self, options: LockOptions, until: float) -> bool:
-        key = self.key()
-        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
-            return True
-        contender = self.contender(key, options, until)
-        try:
-            return self.finish(contender, got=await run(acquire(self, contender)))
-        except BaseException as error:
-            self.give_back(contender, error)
-            raise
-
-    async def release(self, name: str) -> None:
-        await run(self.release_gen(self.held(name)))
 
     async def perform(self, procedure: WaitGenerator[T]) -> T:
         return await run(procedure)

@@ -338,5 +338,4 @@ class Calls(Pipeline[L], Masters):
             self._connections.close()
 
     def abandon(self) -> None:
-        """In a forked child: close its copies of the sockets, and send nothing. Takes no mutex."""
         self._connections.abandon()

@@ -31,7 +31,6 @@ FLAPS, FLAPS_S = 4, 60.0
 
 
 def would_block(error: OSError) -> bool:
-    """Whether the kernel only asks to try again later."""
     # By name: a Python without OpenSSL has no module ssl.
     return isinstance(error, BlockingIOError | InterruptedError) or type(error).__name__ in (
         "SSLWantReadError",

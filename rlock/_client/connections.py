@@ -213,10 +213,10 @@ class Connections(ABC, Generic[L]):
             self._sleepers[parker] = None
         try:
             while self.up < enough and self.is_connecting and not self.closed:
-                left = until - self._clock()
-                if left <= 0:
+                remaining_s = until - self._clock()
+                if remaining_s <= 0:
                     return
-                yield from parker.park(left)
+                yield from parker.park(remaining_s)
         finally:
             with self._mutex:
                 self._sleepers.pop(parker, None)
@@ -309,7 +309,6 @@ class Connections(ABC, Generic[L]):
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Wake all that wait for connections: one was made, or an attempt ended."""
         for parker in self._sleepers:
             parker.wake()
 
@@ -330,7 +329,6 @@ class Connections(ABC, Generic[L]):
         self.up = 0
 
     def close(self) -> None:
-        """Close all connections for good."""
         self.closed = True
         self.disconnect()
         self._wake_waiters()

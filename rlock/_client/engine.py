@@ -23,6 +23,7 @@ from ..events import (
     observed,
 )
 from ..model import LeaseState
+from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
 from ..procedures.release import Outcome, Released, release
@@ -65,15 +66,8 @@ class Engine(Port):
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
-        self.context = ClientContext(
-            masters,
-            clock,
-            random,
-            guard,
-            os.urandom(8).hex(),
-            wire=WIRES[options.interop],
-            groups=groups or {},
-        )
+        client_id, wire = os.urandom(8).hex(), WIRES[options.interop]
+        self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups or {})
         self.runtime = runtime
         self._timeout = options.lease(None).request_timeout
 
@@ -113,6 +107,23 @@ class Engine(Port):
             or self.masters._mutex._is_owned()
             or self.notifications._mutex._is_owned()
         )
+
+    def acquire(self, options: LockOptions, until: float) -> WaitGenerator[bool]:
+        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
+        key = self.key()
+        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
+            return True
+        while True:
+            contender = self.contender(key, options, until)
+            try:
+                if self.finish(contender, got=(yield from acquire(self, contender))):
+                    return True
+            except BaseException as error:
+                self.give_back(contender, error)
+                raise
+            if until < FOR_EVER:
+                return False
+            # A signal handler took the lock, and another one gave it back.
 
     def contender(self, key: OwnerKey, options: LockOptions, until: float) -> Contender:
         """A new acquire. Raises `RLockError` if it cannot wait for the masters here."""
@@ -325,7 +336,6 @@ class Engine(Port):
         return close(self.holds, self.masters, self.notifications, self.watchdog)
 
     def abandon(self) -> None:
-        """In a forked child: the parent's holds, threads and sockets are not ours."""
         self.holds.closed = True
         self.notifications.abandon()
         self.masters.abandon()

@@ -92,7 +92,6 @@ class HoldTable(Holds):
         self.report_given_up(hold)
 
     def report_acquired(self, hold: Hold, grant: Grant, contender: Contender) -> None:
-        """Emit the acquire of a hold, and then the events that waited for it."""
         report, masters = contender.report, len(self._masters.context.masters)
         waited, fair = self.clock() - report.began_at, hold.options.fair
         event = Acquired(

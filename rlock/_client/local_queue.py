@@ -48,10 +48,10 @@ class LocalQueue:
             with self._mutex:
                 if self._advance(self._lines.get(contender.name, [])) is contender:
                     return True
-            left = until - self._clock()
-            if left <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
+            remaining_s = until - self._clock()
+            if remaining_s <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
                 return False
-            yield from contender.parker.park(min(left, RECHECK_S))
+            yield from contender.parker.park(min(remaining_s, RECHECK_S))
 
     def leave(self, contender: Contender) -> None:
         """Leave the line; the next owner becomes first. A second call does nothing."""

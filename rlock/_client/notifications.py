@@ -27,7 +27,7 @@ class Inbox:
         self._findings = findings
         self._context = context
         #: The token of its place, as it comes over the wire.
-        self.token = place.token.encode()
+        self.token = place.owner.encode()
         #: The messages of the masters that handed it the lock since its last round.
         self.handed_by: dict[int, HandOff] = {}
         #: The last message to all waiters, and the masters that published it.
@@ -90,7 +90,6 @@ class Inbox:
             self.wake(Wake.HANDED if self.handed_by else Wake.FREE)
 
     def wake(self, reason: Wake) -> None:
-        """Wake its thread or task, because a try may succeed now."""
         self.deadline = math.inf
         self.reason = max(self.reason, reason)
         self.parker.wake()
@@ -140,7 +139,6 @@ class Subscription:
         return [contender.inbox for contender in self.contenders]
 
     def drawn(self) -> Iterator[tuple[Contender, Place]]:
-        """The waiters with a ticket, in the order in which they came."""
         for ref in self._contenders.values():
             if (contender := ref()) is not None and contender.place is not None and contender.place.drawn:
                 yield contender, contender.place

@@ -283,7 +283,6 @@ class Pipeline(Traffic[L]):
             self._connections.connect_due()
 
     def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
-        """Take what the handshake of a new connection found."""
         guard, report = self._guard, connection.memory_report
         guard.judge(server.index, report, now, last_reply_at=server.last_reply_at)
         connection.last_reply_at = now

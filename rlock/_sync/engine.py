@@ -18,10 +18,9 @@ from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
-from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.port import WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
-from ..rules.options import ClientOptions, LockOptions
+from ..rules.options import ClientOptions
 from .connection import Endpoint
 from .connections import Connections
 from .greenlets import hub_thread
@@ -69,26 +68,6 @@ class Engine(engine.Engine):
 
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)
-
-    def acquire(self, options: LockOptions, until: float) -> bool:
-        """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
-        key = self.key()
-        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
-            return True
-        while True:
-            contender = self.contender(key, options, until)
-            try:
-                if self.finish(contender, got=run(acquire(self, contender))):
-                    return True
-            except BaseException as error:
-                self.give_back(contender, error)
-                raise
-            if until < FOR_EVER:
-                return False
-            # A signal handler took the lock, and another one gave it back.
-
-    def release(self, name: str) -> None:
-        run(self.release_gen(self.held(name)))
 
     def perform(self, procedure: WaitGenerator[T]) -> T:
         return run(procedure)

@@ -71,14 +71,15 @@ class RLock(BaseLock[LossSignal], AsyncLock):
 
         Arguments, errors and network cost are those of `rlock.RLock.acquire`. Nested calls do not suspend.
         """
-        return await self._client._engine().acquire(self._options, self._until(blocking, timeout))
+        return await run(self._client._engine().acquire(self._options, self._until(blocking, timeout)))
 
     async def release(self) -> None:
         """Give back one acquire; the last one hands the lock to the first waiter, or frees it.
 
         Errors and network cost are those of `rlock.RLock.release`. A cancelled release is done all the same.
         """
-        await self._client._engine().release(self.name)
+        engine = self._client._engine()
+        await run(engine.release_gen(engine.held(self.name)))
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""

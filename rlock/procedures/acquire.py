@@ -227,12 +227,12 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if clock() >= free_at:
             return wake
         master = context.random.randrange(ballot.masters) if master < 0 else master
-        vote, master = yield from _look(port, contender, master, places)
-        if vote is not None and (vote.code == Code.ABSENT or vote.holder in [each.token for each in places]):
+        vote, master = yield from _ask_one(port, contender, master, places)
+        if vote is not None and (vote.code == Code.ABSENT or vote.holder in [each.owner for each in places]):
             port.notifications.doubt(contender)
         if vote is None or vote.code != Code.FOREIGN:
             return Wake.TIME
-        if place is not None and vote.holder == place.token:
+        if place is not None and vote.holder == place.owner:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
@@ -243,7 +243,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             free_at = max(free_at, expires_at) if named == holder else min(free_at, expires_at)
 
 
-def _look(
+def _ask_one(
     port: Port, contender: Contender, last: int, places: Sequence[Place]
 ) -> WaitGenerator[tuple[Vote | None, int]]:
     """The vote of the next master after ``last`` that answers, and its index."""

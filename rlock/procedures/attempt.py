@@ -107,10 +107,10 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
 
 
 def take_place(context: ClientContext, contender: Contender) -> Place:
-    options, token = contender.options, context.new_owner(contender.key.label)
-    place = Place(options.name, token, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
+    options, owner = contender.options, context.new_owner(contender.key.label)
+    place = Place(options.name, owner, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
     # First: an interrupt in between must find the place, or it would stay in the queue.
-    contender.owners.append(token)
+    contender.owners.append(owner)
     contender.place = place
     contender.step(Step.SUBSCRIBE)
     return place

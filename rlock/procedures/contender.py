@@ -115,7 +115,6 @@ class Contender:
         return self.findings.nudged
 
     def step(self, step: Step) -> None:
-        """Go on to another stage. ValueError: not from here."""
         stage = STAGES.get((self.stage, step))
         if stage is None:
             raise ValueError(f"a contender that is {self.stage.value} cannot {step.value}")

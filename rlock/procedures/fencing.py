@@ -31,8 +31,8 @@ def agree(
 ) -> WaitGenerator[int]:
     """The token of a grant with different tokens; 0: none before ``until``. Nearly always one round trip."""
     token = max(given)
-    while (left := until - masters.context.clock()) > 0:
-        timeout = min(options.lease.request_timeout, left)
+    while (remaining_s := until - masters.context.clock()) > 0:
+        timeout = min(options.lease.request_timeout, remaining_s)
         ballot = yield from masters.call(Request(commands.fence(options.name, owner, token), timeout))
         votes = list(ballot.votes.values())
         if ballot.granted >= ballot.quorum:

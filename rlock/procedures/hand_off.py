@@ -45,11 +45,11 @@ def claim(port: Port, contender: Contender) -> Grant | None:
         return None
     place.attempts += 1
     command = commands.confirm(
-        contender.name, place.token, lease_ms(lease.ttl), token, guarded=context.guard.on
+        contender.name, place.owner, lease_ms(lease.ttl), token, guarded=context.guard.on
     )
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     confirmation = Confirmation(ballot, given, guarded=context.guard.on)
-    return Grant(place.token, sent_at, place.waiter, 0, token, len(given), True, confirmation)
+    return Grant(place.owner, sent_at, place.waiter, 0, token, len(given), True, confirmation)
 
 
 def _counted(context: ClientContext, handed: dict[int, HandOff]) -> dict[int, float]:

@@ -50,7 +50,7 @@ def leave_queue(port: Port, contender: Contender) -> None:
         contender.place = None
         contender.step(Step.WITHDRAW)
         # Last: Ctrl-C in between leaves the token to `take_back`, which may repeat the command.
-        contender.owners.remove(place.token)
+        contender.owners.remove(place.owner)
 
 
 def step_aside(port: Port, contender: Contender) -> None:

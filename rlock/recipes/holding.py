@@ -18,7 +18,6 @@ from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
 from ..procedures.release import release
 from ..rules.holds import Hold
-from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
 
 
@@ -127,13 +126,6 @@ class ForTasks(Holding, AsyncLock):
         """Release. Errors as `rlock.RLock.release`."""
         engine = self._client._engine()
         await engine.perform(self._release_gen(engine))
-
-
-def take(engine: Engine, options: LockOptions, until: float) -> WaitGenerator[bool]:
-    """Acquire one lock, as `Engine.acquire` does."""
-    if (hold := engine.hold(options.name)) is not None and engine.holds.nested(hold):
-        return True
-    return (yield from contend(engine, engine.contender(engine.key(), options, until)))
 
 
 def contend(engine: Engine, contender: Contender) -> WaitGenerator[bool]:

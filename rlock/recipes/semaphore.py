@@ -23,7 +23,7 @@ from ..rules import commands
 from ..rules.holds import Hold
 from ..rules.quorum import Settle
 from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
-from .holding import Blocking, ForTasks, Holding, take
+from .holding import Blocking, ForTasks, Holding
 
 LOST_RACE_S = 0.05  # the longest pause after another owner was faster, or had votes of a minority
 
@@ -92,7 +92,7 @@ class Permits(Holding):
             if until == AT_ONCE:
                 raise
         got: bool | None = None
-        while got is None and until > AT_ONCE and (yield from take(engine, self._gate._options, until)):
+        while got is None and until > AT_ONCE and (yield from engine.acquire(self._gate._options, until)):
             gate, listener = engine.held(self._gate.name), _Listener(engine, self._permits)
             try:
                 got = yield from self._wait_for_one(engine, listener, until)
@@ -155,7 +155,7 @@ class Permits(Holding):
                     if engine.holds.state(hold) is LeaseState.LOST:
                         raise LeaseLostError(lock.name, hold.reason)
                     continue
-                if not status.locked and (yield from take(engine, lock._options, AT_ONCE)):
+                if not status.locked and (yield from engine.acquire(lock._options, AT_ONCE)):
                     return True
             except QuorumUnreachableError as error:
                 failure = error

@@ -22,7 +22,7 @@ from ..procedures.attempt import attempt
 from ..procedures.port import WaitGenerator
 from ..rules.options import LockOptions
 from ..rules.waiting import Step
-from .holding import Blocking, ForTasks, Holding, Packed, take, together
+from .holding import Blocking, ForTasks, Holding, Packed, together
 
 PAUSE_S, PAUSE_CAP_S = 0.005, 0.2  # the longest first pause after an incomplete set, and any; it doubles
 LOOK_S = 0.1  # how often a thread that waits for `lost` looks at the leases; it sends nothing
@@ -118,7 +118,7 @@ def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) ->
     """Acquire all names, or none. False: the time is over, and another owner had one of them."""
     pause, refused = PAUSE_S, (yield from _try_all(engine, wanted))
     while refused is not None:
-        if not (yield from take(engine, refused, until)):
+        if not (yield from engine.acquire(refused, until)):
             return False
         kept = engine.held(refused.name)
         refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])

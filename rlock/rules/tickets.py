@@ -19,9 +19,9 @@ from .timing import EXCHANGE_AGE_S, TIME_AGE_S, drift
 @dataclass(slots=True, eq=False)
 class Place:
     name: str
-    #: The token under which masters hand it the lock: the owner token, if their messages are the grant. An
-    #: attempt claims the lock with a token of its own.
-    token: str
+    #: The owner token under which masters hand it the lock, and the one of a grant by their messages. An
+    #: attempt claims the lock with an owner token of its own.
+    owner: str
     client_id: InitVar[str]
     lease_ms: int
     fair: bool = field(kw_only=True)
@@ -32,7 +32,7 @@ class Place:
     waiter: str = field(init=False)  # its name in the queue
 
     def __post_init__(self, client_id: str) -> None:
-        self.waiter = waiter_name(self.token, client_id)
+        self.waiter = waiter_name(self.owner, client_id)
 
     def draw(self, votes: Mapping[int, Vote]) -> bool:
         """Take the ticket that the masters gave. True: masters with another ticket must be sent this one.

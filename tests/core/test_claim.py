@@ -67,9 +67,9 @@ def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without
     assert grant is not None
     place = world.contender.place
     assert place is not None
-    assert (grant.owner, grant.waiter, grant.token, grant.votes) == (place.token, place.waiter, TOKEN, 2)
+    assert (grant.owner, grant.waiter, grant.token, grant.votes) == (place.owner, place.waiter, TOKEN, 2)
     (confirmation,) = world.sent(scripts.CONFIRM)
-    assert confirmation.command.words[-3:] == ("10000", str(TOKEN), place.token)
+    assert confirmation.command.words[-3:] == ("10000", str(TOKEN), place.owner)
     assert confirmation.command.packed.startswith(b"*8\r\n$4\r\nEVAL\r\n"), "SCRIPT FLUSH does not matter"
     assert confirmation.targets is None, "also to masters whose messages have not come yet"
 

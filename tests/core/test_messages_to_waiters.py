@@ -80,7 +80,7 @@ def hearing() -> Iterator[Hearing]:
 
 def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hearing: Hearing) -> None:
     """Else the piece would never be finished, and all that follows be lost with it."""
-    mine = hearing.message(hearing.place.token)
+    mine = hearing.message(hearing.place.owner)
     hearing.hear(0, b"*3\r\n$7\r\nmessage\r\n$3\r\nfoo\r\n$%d\r\n" % len(mine))
     hearing.hear(0, mine)
     assert hearing.inbox.handed_by == {}, "it was the text of a message to somebody else"
@@ -130,16 +130,16 @@ def test_a_master_that_goes_down_is_not_heard_until_it_confirms_again(hearing: H
 @pytest.mark.rule("4.4")
 def test_what_is_handed_to_one_who_has_gone_is_given_on(hearing: Hearing) -> None:
     hearing.subscriptions.unsubscribe(hearing.contender, left=True)
-    hearing.hear(0, hearing.message(hearing.place.token))
+    hearing.hear(0, hearing.message(hearing.place.owner))
     assert hearing.inbox.handed_by == {}
-    assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
+    assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner)]
 
 
 @pytest.mark.rule("4.4")
 def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Hearing) -> None:
-    hearing.hear(0, hearing.message(hearing.place.token))
+    hearing.hear(0, hearing.message(hearing.place.owner))
     hearing.subscriptions.unsubscribe(hearing.contender, left=False)
-    assert hearing.subscriptions._unclaimed == [("x", hearing.place.token)]
+    assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner)]
 
 
 @pytest.mark.rule("4.1")

@@ -220,7 +220,7 @@ def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
             leave_queue(world, contender)
         withdraw(world, contender)
         assert contender.owners == [], tracer.where
-        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.token, "a:77"}, tracer.where
+        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.owner, "a:77"}, tracer.where
 
 
 def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
@@ -269,7 +269,7 @@ def test_a_second_ctrl_c_during_the_undo_leaves_nothing_behind() -> None:
         withdraw(world, contender)
     assert contender.owners == []
     undone = [named(step, "owner") or named(step, "waiter") for step in world.steps if isinstance(step, Send)]
-    assert any(place.token in name for name in undone)
+    assert any(place.owner in name for name in undone)
     assert "a:9" in undone
     assert world.steps[-1] == "leave"
 

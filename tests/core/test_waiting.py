@@ -134,8 +134,8 @@ def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     (place,) = {step.contender.place for step in world.steps if isinstance(step, Subscribe)}
     assert place is not None
     assert named(refused, "waiter") == named(taken, "waiter") == grant.waiter == place.waiter
-    assert grant.owner not in (place.token, named(refused, "owner")), "an owner of its own each time"
-    assert place.token in world.contender.owners, "it may still stand in a queue, and goes with the release"
+    assert grant.owner not in (place.owner, named(refused, "owner")), "an owner of its own each time"
+    assert place.owner in world.contender.owners, "it may still stand in a queue, and goes with the release"
 
 
 def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
