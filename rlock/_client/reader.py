@@ -13,15 +13,11 @@ from .libraries import clean, errors
 
 #: The longest reply, in bytes. Each line counts for more: an empty array has 4 bytes, and takes 60 of memory.
 LONGEST_REPLY, LINE = 1_000_000, 60
-#: Bytes that are read before any is parsed: messages pile up in the kernel while a process is stopped.
-MOST_UNREAD = 8_000_000
 #: Items of an array. The parser makes a list of the length that a server declares, and the garbage collector
 #: visits each item: 10^8 items keep all threads from running for a second (Python 3.11).
 MOST_ITEMS = 9_999
 LONG, LONGEST_HEADER = re.compile(rb"\*[0-9]{5}").search, 24
-RESP3 = b"%~>|=!"
 CHUNK = 65_536
-
 _feed, _gets = hiredis.Reader.feed, hiredis.Reader.gets  # super() costs 0.3 us for each reply
 
 
@@ -52,28 +48,22 @@ class Reader(hiredis.Reader):
             self._unread, self._unchecked = b"", 0
         return reply
 
-    def _append(self, data: bytes) -> None:
-        """Note bytes before the parser gets them. Raises `hiredis.ProtocolError`."""
+    def _append(self, data: bytes | bytearray) -> None:
+        """Note bytes before the parser gets them. Raises `hiredis.ProtocolError` if a reply is too long."""
         if not isinstance(self._unread, bytearray):
             self._unread = bytearray(self._unread)
             self._at, self._lines, self._lacking = 0, 0, []
         fresh = self._unread[-LONGEST_HEADER:] + data
         self._unread += data
         self._unchecked += len(data)
-        if self._unchecked > CHUNK or LONG(fresh) or b">" in fresh:
-            self._unchecked = 0
-            try:
-                self._check(self._unread, self._lacking)
-            except ValueError as error:
-                raise hiredis.ProtocolError(str(error)) from None
-
-    def _check(self, data: bytearray, lacking: list[int]) -> None:
-        """Raise `hiredis.ProtocolError` if the reply that is not complete is too long."""
+        if self._unchecked <= CHUNK and not LONG(fresh) and b">" not in fresh:
+            return
+        data, lacking, self._unchecked = self._unread, self._lacking, 0
         while (end := data.find(b"\r\n", self._at)) >= 0:
-            mark, rest = bytes(data[self._at : self._at + 1]), data[self._at + 1 : end]
+            mark, rest = bytes(data[self._at : self._at + 1]), data[self._at + 1 : end][:LONGEST_HEADER]
             self._at, self._lines = end + 2, self._lines + 1
-            length = int(rest) if mark in (b"*", b"$") else 0
-            if mark in RESP3 or (mark == b"*" and length > MOST_ITEMS):
+            length = int(rest) if rest.isdigit() else -1
+            if mark in b"%~>|=!" or (mark == b"*" and length > MOST_ITEMS):
                 raise hiredis.ProtocolError(f"an array of over {MOST_ITEMS} items, or RESP3")
             if mark == b"*" and length > 0:
                 lacking.append(length)
@@ -87,7 +77,7 @@ class Reader(hiredis.Reader):
             elif self._at <= len(data):
                 del data[: self._at]
                 self._at = self._lines = 0
-        if len(data) + LINE * self._lines > LONGEST_REPLY or self.len() > MOST_UNREAD:
+        if len(data) + LINE * self._lines > LONGEST_REPLY or self.len() > 8 * LONGEST_REPLY:
             raise hiredis.ProtocolError(f"a reply of over {LONGEST_REPLY // 1_000_000} MB")
 
 

@@ -51,8 +51,7 @@ class ClientContext:
     groups: Mapping[int, int] = field(default_factory=dict)
     #: The servers that answer for the groups now, by their run_id.
     primaries: dict[int, str] = field(default_factory=dict)
-    #: When a command to a master timed out last: its messages may not arrive either.
-    timed_out: dict[int, float] = field(default_factory=dict)
+    timed_out: dict[int, float] = field(default_factory=dict)  # when a command to a master did so last
     pending_events: PendingEvents = field(default_factory=PendingEvents)
     #: Makes an owner token.
     new_owner: Callable[[str], str] = new_owner
