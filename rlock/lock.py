@@ -120,9 +120,9 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             raise
 
     def locked(self) -> bool:
-        """Whether anybody holds the lock, asked of the masters: one round to all of them.
+        """Whether anybody holds the lock, asked of the masters: one round to all of them, or two.
 
-        False is certain for the moment of the question. With True the lock may still be free: masters that
+        False is certain for one moment of the call. With True the lock may still be free: masters that
         do not answer, or that restarted or were flushed a short time ago, may keep a holder's missing votes.
 
         :raises QuorumUnreachableError: fewer than a quorum answered (a group without all of its replicas can

@@ -95,7 +95,18 @@ def votes_judged_once(stack: ExitStack) -> None:
 @bug("young says free", "3.6")
 def young_says_free(stack: ExitStack) -> None:
     """Nobody holds what most masters call free, also those that have forgotten who does."""
-    stack.enter_context(patch.object(inspect, "may_be_held", lambda _, ballot: bool(ballot.claims())))
+    stack.enter_context(patch.object(inspect, "may_be_held", lambda _, *ballots: bool(ballots[0].claims())))
+
+
+@bug("answers of two instants", "3.6")
+def answers_of_two_instants(stack: ExitStack) -> None:
+    """A lock was called free by one round, in which its holder's votes moved from one master to another."""
+
+    def once(masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
+        ballot = yield from inspect._ask(masters, name, timeout)
+        return ballot, inspect.may_be_held(masters.context, ballot)
+
+    stack.enter_context(patch.object(inspect, "_ask_twice", once))
 
 
 @bug("naive healing", "3.7")

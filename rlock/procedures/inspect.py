@@ -12,7 +12,7 @@ from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code, LockStatus, MasterStatus, Verdict, Waiter
 from ..rules import commands
 from ..rules.keys import holder_identity, since, token_of
-from ..rules.options import LockOptions
+from ..rules.options import MIN_TTL, LockOptions
 from ..rules.quorum import Ballot, Settle
 from .port import ClientContext, Masters, Request, WaitGenerator
 
@@ -48,34 +48,55 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     Raises `QuorumUnreachableError` if fewer than a quorum answered, or if no master names a holder and too
     many may have forgotten one.
     """
-    ballot = yield from _ask(masters, name, timeout)
-    if not may_be_held(masters.context, ballot):
+    ballot, held = yield from _ask_twice(masters, name, timeout)
+    if not held:
         return False
     if not ballot.claims():
         raise unreachable(masters.context, name, ballot)
     return True
 
 
-def may_be_held(context: ClientContext, ballot: Ballot) -> bool:
+def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tuple[Ballot, bool]]:
+    """The first answers, and whether an owner may have a quorum.
+
+    The answers of one round are of different instants: the votes of an owner that a master names may have
+    moved to others meanwhile. A master that is free before an instant and behind it was free at it, if no
+    lease ends in between.
+    """
+    ballot = yield from _ask(masters, name, timeout)
+    if may_be_held(masters.context, ballot):
+        return ballot, True
+    if not ballot.claims():
+        return ballot, False
+    again = yield from _ask(masters, name, timeout)
+    too_long = masters.context.clock() - ballot.sent_at >= MIN_TTL
+    return ballot, too_long or may_be_held(masters.context, ballot, again)
+
+
+def may_be_held(context: ClientContext, *ballots: Ballot) -> bool:
     """Whether an owner may have a quorum: one that masters name, or one that they have forgotten."""
     # These count against "free" whomever they name. A young master may have lost an earlier grant. A group
     # names a holder without its replicas: a former primary may still name an old one.
     groups = context.groups
-    unsure = {i for i, vote in ballot.votes.items() if vote.guarded or (vote.holder and groups.get(i))}
-    votes = [vote for i, vote in ballot.votes.items() if vote.holder and i not in unsure]
-    named = Counter(holder_identity(vote.holder) for vote in votes)
-    missing = ballot.masters - ballot.answered
-    return max(named.values(), default=0) + len(unsure) + missing >= ballot.quorum
+    votes = [(i, vote) for ballot in ballots for i, vote in ballot.votes.items()]
+    unsure = {i for i, vote in votes if vote.guarded or (vote.holder and groups.get(i))}
+    named = {(i, holder_identity(vote.holder)) for i, vote in votes if vote.holder and i not in unsure}
+    most = max(Counter(owner for _, owner in named).values(), default=0)
+    answered = Counter(i for i, vote in votes if vote.code != Code.FAULT)
+    missing = len(context.masters) - list(answered.values()).count(len(ballots))
+    return most + len(unsure) + missing >= context.quorum
 
 
 def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockStatus]:
     """The view of each master, and of a quorum. Raises `QuorumUnreachableError` if fewer answered."""
-    ballot = yield from _ask(masters, name, timeout)
-    return told(masters.context, name, ballot)
+    ballot, held = yield from _ask_twice(masters, name, timeout)
+    return told(masters.context, name, ballot, free=not held)
 
 
-def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
-    """The status of a lock by a ballot of `commands.status`."""
+def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None = None) -> LockStatus:
+    """The status of a lock by a ballot of `commands.status`. ``free``: nobody has it, by more than these."""
+    if free is None:
+        free = not ballot.claims() and not may_be_held(context, ballot)
     wrong = faults(context, ballot)
     views = []
     for i, master in enumerate(context.masters):
@@ -91,7 +112,7 @@ def told(context: ClientContext, name: str, ballot: Ballot) -> LockStatus:
     claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
     mine = [view for view in views if view.holder is not None and holder_identity(view.holder) == claim]
     if most < context.quorum:
-        free = ballot.answered >= ballot.quorum and not may_be_held(context, ballot)
+        free = free and ballot.answered >= ballot.quorum
         return LockStatus(name, None, None, 0, None, context.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
     # The hold ends when fewer than a quorum of keys are left: the q-th longest lease counts.
