@@ -166,6 +166,15 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
     ):
         world = World(3, votes)
         assert world.run(locked(world, "x", 0.5)) is expected
+    # Its votes move from one master to another while they answer, or may have done so in that time.
+    for second, takes, expected in (
+        ([theirs, ABSENT, theirs], 0.01, True),
+        ([ABSENT, ABSENT, theirs], 0.01, False),
+        ([ABSENT, ABSENT, theirs], 0.06, True),
+    ):
+        world = World(3, [ABSENT, ABSENT, theirs], second)
+        world.call_takes = takes
+        assert world.run(locked(world, "x", 0.5)) is expected
     world = World(3, [theirs, theirs._replace(holder="old:1"), ABSENT])
     world.context = replace(world.context, groups={1: 1})  # its former primary answers
     assert world.run(locked(world, "x", 0.5)) is True
