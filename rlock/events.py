@@ -158,10 +158,12 @@ class ReleaseUnsure(HoldEvent):
 
 
 @dataclass(frozen=True)
-class KeepUnsure(ReleaseUnsure):
-    """The same of a lock with ``hold_at_least``; ``ttl``: for how long it should stay taken."""
+class KeepUnsure(HoldEvent):
+    """Fewer than a quorum confirmed that a lock with ``hold_at_least`` stays taken."""
 
-    _text = "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {ttl:.3g} s early"
+    _level = logging.WARNING
+    _text = "lock {lock!r}: fewer than a quorum keeps it after its release: it may be free {rest:.3g} s early"
+    rest: float  # seconds for which it should stay taken
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,7 @@ class MasterFailed(MasterEvent):
     messages: bool = False  # it was the connection for the messages of waiters
 
     @property
-    def level(self) -> int:
-        """The level of its log record."""
+    def level(self) -> int:  # noqa: D102
         if not self.news:
             return 0
         if self.connected and self.kind not in ("duplicate", "silent", "flapping"):
@@ -184,9 +185,8 @@ class MasterFailed(MasterEvent):
         return logging.ERROR if self.kind == "duplicate" else logging.WARNING
 
     def __str__(self) -> str:
-        if self.kind == "duplicate":
-            return self.reason
-        return f"{self.master}{'' if self.connected else ' gives no vote'}: {self.reason}"
+        told = f"{self.master}{'' if self.connected else ' gives no vote'}: {self.reason}"
+        return self.reason if self.kind == "duplicate" else told
 
 
 @dataclass(frozen=True)

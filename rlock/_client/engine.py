@@ -305,8 +305,7 @@ class Engine(Port):
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
         if outcome.released is Released.UNSURE and not self.holds.closed:
-            rest = hold.rest(began)
-            unsure = KeepUnsure if rest else ReleaseUnsure
+            unsure = KeepUnsure if (rest := hold.rest(began)) else ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
             done, handed = outcome.released is Released.DONE, outcome.handed_over

@@ -53,7 +53,7 @@ ALL: tuple[events.Event, ...] = (
     acquired(owner="o2"),
     released(owner="o2", confirmed=False),
     events.ReleaseUnsure("orders:42", "o2", ttl=10.0),
-    events.KeepUnsure("orders:42", "o2", ttl=3.5),
+    events.KeepUnsure("orders:42", "o2", rest=3.5),
 )
 
 

@@ -70,7 +70,7 @@ def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorReg
         ("redlock_queue_length_sum", orders, 4),
         ("redlock_hand_offs_total", orders, 1),
         ("redlock_losses_total", {**orders, "cause": "expired"}, 1),
-        ("redlock_releases_unsure_total", orders, 1),
+        ("redlock_releases_unsure_total", orders, 2),
         ("redlock_quorum_size", orders, 2),
         ("redlock_renewals_total", {}, 10),
         ("redlock_renewal_failures_total", {}, 2),
