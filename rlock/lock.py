@@ -100,6 +100,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         except BaseException:
             # A Ctrl-C after the grant: `with` calls no __exit__ then, and the lock would stay held.
             if self.hold_count > before:
+                self._keep_no_longer(before)
                 self.release()
             raise
         return self
@@ -136,7 +137,13 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
 
     _is_owned = BaseLock.is_owned
 
+    def _keep_no_longer(self, nested: int = 0) -> None:
+        """Free the lock at once by the release, although it has `hold_at_least`: no work has been done."""
+        if not nested and (hold := self._hold()) is not None:
+            hold.keep_no_longer()
+
     def _release_save(self) -> int:
+        self._keep_no_longer()  # the waiter wants it to be free now
         count = 0
         while True:  # one by one: a signal handler may acquire or release it between any two lines
             try:

@@ -99,4 +99,5 @@ def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
 
 
 def _release(masters: Calls[Any], hold: Hold) -> Request:
-    return Request(ending(masters.context, hold), hold.options.lease.request_timeout)
+    context = masters.context
+    return Request(ending(context, hold, hold.rest(context.clock())), hold.options.lease.request_timeout)

@@ -212,7 +212,7 @@ class Endpoint:
                 arguments["socket_keepalive_options"] = _keepalive()
         made: Any = self._class(**arguments)
         made.secrets = secrets_of(arguments)
-        made._parser = self.parser_type(made)
+        made._parser = self.parser_type(made, timeout)
         return made
 
 

@@ -6,7 +6,6 @@ import os
 import socket
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -211,7 +210,7 @@ class Engine(Port):
         try:
             hold = self.holds.find(contender.key, contender.name)
             if hold is not None and hold.owner in contender.owners:
-                hold.options = replace(hold.options, hold_at_least=0.0)
+                hold.keep_no_longer()  # nobody has had it
                 if not contender.report.ended:
                     # Its acquire was not emitted: otherwise an end would be, without a begin.
                     hold.report.pending_events, hold.report.end_reported = None, True

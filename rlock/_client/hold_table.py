@@ -19,7 +19,7 @@ from ..events import Acquired, Event, NotAcquired, Released, emit, observed
 from ..model import LeaseState
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import Masters, UnderWay, WaitGenerator
-from ..procedures.release import free
+from ..procedures.release import end
 from ..rules.holds import Hold, Holds
 from ..rules.lease import LeaseEvent
 from .runtime import Parker, Runtime
@@ -87,7 +87,7 @@ class HoldTable(Holds):
             self.remove(hold)
             # Otherwise a healing at the same time would put the key back.
             hold.lease.on(LeaseEvent.RELEASE)
-        free(self._masters, hold)
+        end(self._masters, hold)
         self.under_way.releasing.pop(hold.owner, None)
         self.report_given_up(hold)
 

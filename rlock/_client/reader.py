@@ -1,4 +1,4 @@
-"""Reader: what a server says, within bounds of memory and time."""
+"""Reader: a parser of replies that bounds the memory, and the time, that a server can make a client use."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Reader(hiredis.Reader):
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__(replyError=lambda text: hiredis.ReplyError(clean(text, secrets)))
-        #: The bytes since a reply with nothing behind it. Those that were checked end at `_at`, and begin
-        #: with the reply that is not complete, which has these lines; its open arrays lack so many items.
+        #: The bytes from the first reply that is not complete. `_at`: so many of them were checked; they have
+        #: so many lines. `_lacking`: how many items its open arrays still need, the innermost last.
         self._unread: bytes | bytearray = b""
         self._at, self._lines, self._unchecked, self._lacking = 0, 0, 0, list[int]()
 
@@ -82,14 +82,15 @@ class Reader(hiredis.Reader):
 
 
 class Parser:
-    """In the place of the parser of a library's connection, for what it reads until a `Reader` takes over."""
+    """Reads the handshake of a connection in the place of the library's own parser, which has no bounds."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, timeout: float) -> None:
         self._parse_error, self._secrets = connection._parser.parse_error, connection.secrets
+        self._timeout = timeout
 
     def on_connect(self, connection: Any) -> None:
         self._stream: Any = connection._reader if hasattr(connection, "_reader") else connection._sock
-        self._reader, self._timeout = Reader(self._secrets), connection.socket_timeout
+        self._reader = Reader(self._secrets)
 
     def on_disconnect(self) -> None:
         self._stream = None
@@ -114,7 +115,7 @@ class Parser:
         until, reply = time.monotonic() + self._timeout, self._next()
         while reply is False:
             reply = self._next(self._stream.recv(CHUNK))
-            if time.monotonic() > until:  # the time-out of a socket counts from each byte
+            if reply is False and time.monotonic() > until:  # the time-out of a socket counts from each byte
                 raise TimeoutError
         return reply
 

@@ -33,7 +33,6 @@ from .client import RLock as RLock
 
 Lock = AsyncLock
 
+# Now: otherwise the first client would block its event loop for the time of the import.
 with suppress(ImportError):  # a client says what is missing
-    library_of(
-        None, ".asyncio"
-    )  # now, because the first client would keep its event loop waiting for so long
+    library_of(None, ".asyncio")

@@ -60,8 +60,8 @@ def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tup
     """The first answers, and whether an owner may have a quorum.
 
     The answers of one round are of different instants: the votes of an owner that a master names may have
-    moved to others meanwhile. A master that is free before an instant and behind it was free at it, if no
-    lease ends in between.
+    moved to others meanwhile. A master that says "free" in both rounds was free between them, because no
+    lease can begin and end within the two.
     """
     ballot = yield from _ask(masters, name, timeout)
     if may_be_held(masters.context, ballot):

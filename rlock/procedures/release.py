@@ -37,17 +37,17 @@ class Outcome(NamedTuple):
 def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
     """Send the release to all masters; a master that cannot be reached gets it when it is back.
 
-    After an exception the caller must `free`: the command may have reached some masters only.
+    After an exception the caller must `end` it: the command may have reached some masters only.
     """
     context = port.context
-    if hold.rest(context.clock()):
-        return (yield from _keep(port, hold))
+    if rest := hold.rest(context.clock()):
+        return (yield from _keep(port, hold, rest))
     next_waiter = port.notifications.next_waiter(hold.name)
     place = None if next_waiter is None else next_waiter.place
     if next_waiter is not None and context.wire.shared and not may_barge(hold, next_waiter):
         place = None  # otherwise threads of one process could keep Redisson's waiters out for ever
     if next_waiter is None or place is None:
-        command, given = ending(context, hold), False
+        command, given = ending(context, hold, 0.0), False
         lease = hold.options.lease
         ballot = yield from port.masters.call(Request(command, lease.request_timeout, resend_for=lease.ttl))
     else:
@@ -55,26 +55,28 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
     return Outcome(outcome(context, ballot), given)
 
 
-def free(masters: Masters, hold: Hold) -> None:
+def end(masters: Masters, hold: Hold) -> None:
+    """End a hold on all masters, without waiting for them."""
+    rest = hold.rest(masters.context.clock())
     # A lease that a master keeps late would be too long.
-    resend_for = 0.0 if hold.rest(masters.context.clock()) else hold.lease.ttl
-    masters.send(ending(masters.context, hold), resend_for=resend_for)
+    masters.send(ending(masters.context, hold, rest), resend_for=0.0 if rest else hold.lease.ttl)
 
 
-def ending(context: ClientContext, hold: Hold) -> Command:
-    """The command that ends a hold: it frees the lock, or keeps it for the rest of `hold_at_least`."""
-    now = context.clock()
-    if rest := hold.rest(now):
+def ending(context: ClientContext, hold: Hold, rest: float) -> Command:
+    """The command that ends a hold: it keeps the lock for the ``rest`` of `hold_at_least`, or frees it."""
+    if rest:
         return commands.keep(lease_ms(rest), hold.name, hold.owner, hold.waiter, guarded=context.guard.on)
-    return commands.free(context.wire, hold.name, hold.owner, hold.waiter, context.time.us(now))
+    token = context.time.us(context.clock())
+    return commands.free(context.wire, hold.name, hold.owner, hold.waiter, token)
 
 
-def _keep(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
-    """Renew the lease for the last time, until `hold_at_least` is over."""
+def _keep(port: Port, hold: Hold, rest: float) -> WaitGenerator[Outcome]:
+    """Renew the lease for the last time, for the ``rest`` of `hold_at_least`."""
     context, timeout = port.context, hold.options.lease.request_timeout
-    ballot = yield from port.masters.call(Request(ending(context, hold), timeout, Settle.WON_OR_ALL))
+    ballot = yield from port.masters.call(Request(ending(context, hold, rest), timeout, Settle.WON_OR_ALL))
     votes, until, max_ttl = LockVotes(ballot, 0), hold.lease.valid_until, context.guard.max_ttl
-    event = votes.event(until, context.clock(), max_ttl, (), shared=context.wire.shared)
+    # Nobody puts the key back any more, so one that is absent was removed by an operator.
+    event = votes.event(until, context.clock(), max_ttl, (), shared=True)
     kept = {LeaseEvent.RENEWED: Released.DONE, LeaseEvent.DISOWNED: Released.NOT_OURS}
     return Outcome(kept.get(event, Released.UNSURE), handed_over=False)
 
@@ -96,7 +98,7 @@ def _hand_over(
         token=context.time.us(context.clock()),
     )
     # A late delivery must not give the lock to a waiter that may have gone by then.
-    late = ending(context, hold)
+    late = ending(context, hold, 0.0)
     ballot: Ballot | None = None
     given: bool | None = False
     # First: close() must find the token under which masters may write a lease.

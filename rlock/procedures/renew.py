@@ -21,6 +21,7 @@ from ..rules.quorum import Ballot, Settle
 from ..rules.timing import lease_ms
 from .inspect import unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
+from .release import end
 
 #: Locks in one command: it blocks a master for about 0.2 ms.
 BATCH = 100
@@ -53,6 +54,7 @@ def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound
         request(context, commands.renew, batch, Settle.WON_OR_ALL, count_late=True) for batch in batched
     ]
     ballots = yield from masters.call_many(requests)
+    _end_again(masters, holds)
     batches = list(zip(batched, ballots, strict=True))
     decided: list[RenewalOutcome] = []
     undecided: list[tuple[Hold, LockVotes]] = []
@@ -124,6 +126,7 @@ def heal(
     """
     yield from masters.collect([ballot for _, ballot in round_.batches], until)
     yield from _repeat_refused(masters, commands.renew, round_.batches)
+    _end_again(masters, [hold for holds, _ in round_.batches for hold in holds])
     missing, healed = _missing(masters, round_), Healed(list)
     if missing:
         try:
@@ -172,14 +175,21 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
 def _release_again(masters: Masters, missing: Missing) -> None:
     """Repeat the releases that came during the healing: otherwise a healed key would have no holder."""
     targets: defaultdict[Hold, list[int]] = defaultdict(list)
-    now = masters.context.clock()
+    _end_again(masters, {hold: None for holds in missing.values() for hold in holds})
     for master, holds in missing.items():
         for hold in holds:
-            if hold.lease.state is LeaseState.RELEASED and not hold.rest(now):
+            if hold.lease.state is LeaseState.RELEASED and not hold.options.hold_at_least:
                 targets[hold].append(master)
     for hold in targets:
         command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
         masters.send(command, targets[hold], resend_for=hold.lease.ttl)
+
+
+def _end_again(masters: Masters, holds: Iterable[Hold]) -> None:
+    """Repeat the ends that came during a renewal: otherwise a kept lock would have the lease of that."""
+    for hold in holds:
+        if hold.options.hold_at_least and hold.lease.state is LeaseState.RELEASED:
+            end(masters, hold)
 
 
 def _repeat_refused(

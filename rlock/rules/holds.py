@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
@@ -93,6 +93,10 @@ class Hold:
     def rest(self, now: float) -> float:
         """How long the lock must stay taken after a release at ``now``."""
         return max(0.0, self.acquired_at + self.options.hold_at_least - now)
+
+    def keep_no_longer(self) -> None:
+        """Let the release free the lock at once."""
+        self.options = replace(self.options, hold_at_least=0.0)
 
     @property
     def reason(self) -> str:

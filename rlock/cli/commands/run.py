@@ -221,6 +221,8 @@ def run(
             permit = {} if permits is None else {"RLOCK_PERMIT": str(lock.permit)}
             code = guarded.run({**environment(hold.owner, hold.token), **permit})
         finally:
+            if not guarded.started:
+                hold.keep_no_longer()  # another machine may have the program
             try:
                 lock.release()
             except LeaseLostError as error:
