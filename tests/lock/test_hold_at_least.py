@@ -15,6 +15,8 @@ from unittest.mock import patch
 import pytest
 
 import rlock
+from rlock._sync.runtime import run
+from rlock.procedures.renew import renew
 
 from ..servers import Fleet
 from .conftest import MakeClient, threads_only
@@ -181,3 +183,58 @@ def test_three_machines_run_a_job_once(urls: list[str], make_client: MakeClient)
     for thread in threads:
         thread.join()
     assert len(runs) == 1
+
+
+@threads_only
+def test_an_eviction_is_a_loss_as_for_any_lock(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x", hold_at_least=8)
+    lock.acquire()
+    other.evict("x")
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+
+
+@threads_only
+def test_a_time_that_ends_in_the_middle_of_the_release_is_over(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+    lock = client.lock("x", hold_at_least=8)
+    lock.acquire()
+    with patch("rlock.rules.holds.Hold.rest", side_effect=[0.001, *[0.0] * 9]):
+        lock.release()
+    assert make_client(urls).lock("x").acquire(timeout=2)
+
+
+@threads_only
+def test_a_renewal_that_was_under_way_cannot_undo_it(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    lock, engine = client.lock("x", hold_at_least=8), client._engine()
+    lock.acquire()
+    hold = engine.held("x")
+    lock.release()
+    run(renew(engine.masters, [hold]))  # the watchdog had chosen it before
+    kept = client.status("x")
+    assert kept.hold_count == 0
+    assert kept.remaining is not None
+    assert kept.remaining > 4, "it has the lease of the renewal"
+
+
+@threads_only
+def test_an_interrupt_before_the_block_keeps_nothing(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    finish = client._engine().finish
+
+    def interrupted(*args: Any, **options: Any) -> bool:
+        finish(*args, **options)
+        raise KeyboardInterrupt
+
+    with (
+        patch.object(client._engine(), "finish", interrupted),
+        patch.object(client._engine(), "give_back", lambda *_: None),  # it came behind that
+        pytest.raises(KeyboardInterrupt),
+        client.lock("x", hold_at_least=8),
+    ):
+        pass
+    assert make_client(urls).lock("x").acquire(timeout=2)
