@@ -132,7 +132,7 @@ def test_masters_that_are_loading_give_no_vote_and_a_blocking_acquire_waits_for_
             pipe.execute()
     for master in fleet[1:]:
         master.stop()
-        master.args += ("--key-load-delay", "150")  # type: ignore[attr-defined]  # us: 1.8 s in all
+        master.args += ("--key-load-delay", "300")  # type: ignore[attr-defined]  # us: 3.6 s in all
     starting = [threading.Thread(target=master.start) for master in fleet[1:]]
     for thread in starting:
         thread.start()
