@@ -100,7 +100,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         except BaseException:
             # A Ctrl-C after the grant: `with` calls no __exit__ then, and the lock would stay held.
             if self.hold_count > before:
-                self._keep_no_longer(before)
+                self._keep_no_longer(before)  # the body has not run
                 self.release()
             raise
         return self
@@ -138,7 +138,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     _is_owned = BaseLock.is_owned
 
     def _keep_no_longer(self, nested: int = 0) -> None:
-        """Free the lock at once by the release, although it has `hold_at_least`: no work has been done."""
+        """Let the next release free the lock at once, although it has `hold_at_least`."""
         if not nested and (hold := self._hold()) is not None:
             hold.keep_no_longer()
 

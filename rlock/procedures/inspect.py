@@ -94,7 +94,7 @@ def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockSta
 
 
 def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None = None) -> LockStatus:
-    """The status of a lock by a ballot of `commands.status`. ``free``: nobody has it, by more than these."""
+    """The status of a lock by a ballot of `commands.status`. ``free``: nobody has it; None: by this one."""
     if free is None:
         free = not ballot.claims() and not may_be_held(context, ballot)
     wrong = faults(context, ballot)

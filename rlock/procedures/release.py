@@ -1,4 +1,4 @@
-"""Release: remove the lease from every master, and wake the next waiter; or keep it for nobody.
+"""Release: remove the lease from every master, and wake the next waiter; or let `hold_at_least` end first.
 
 A waiter of the same process gets the lock without another round trip. The release names it (`next_waiter`)
 and its new owner token (`next_owner`), and the same script writes its lease. Without such a waiter each

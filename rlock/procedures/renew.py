@@ -186,7 +186,7 @@ def _release_again(masters: Masters, missing: Missing) -> None:
 
 
 def _end_again(masters: Masters, holds: Iterable[Hold]) -> None:
-    """Repeat the ends that came during a renewal: otherwise a kept lock would have the lease of that."""
+    """Repeat the ends that came during a renewal: otherwise it would give a kept lock its own lease."""
     for hold in holds:
         if hold.options.hold_at_least and hold.lease.state is LeaseState.RELEASED:
             end(masters, hold)
