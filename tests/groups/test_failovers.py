@@ -25,7 +25,7 @@ from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
 from ..servers import Fleet, acl_user
 from .conftest import TTL, ClientFor, GroupOf, one_kind, promote, refused, usable
-from .group import Place, ReplicatedGroup, Server, until
+from .group import ReplicatedGroup, Server, until
 
 #: How the old primary ends, or goes on.
 HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
@@ -261,7 +261,7 @@ def skewed(
     def make(seconds: float) -> ReplicatedGroup:
         clock = Clock(library, tmp_path)
         clock.step(seconds)
-        return group_of(1, 1, [Place(server), Place(clock.binary(server)), Place(server)])
+        return group_of(1, 1, clock.binary(server))
 
     return make
 
