@@ -73,7 +73,5 @@ def _counted(rows: list[list[str]]) -> list[str]:
     for module in dict.fromkeys(row[1] for row in rows[2:]):
         states = [int(row[3].replace(",", "")) for row in rows[2:] if row[1] == module and row[2] == "safe"]
         others = sum(row[1] == module for row in rows[2:]) - len(states)
-        told.append(
-            f"{module}: {len(states)} safe, {sum(states):,} states; {others} violated as they must be"
-        )
+        told.append(f"{module} {len(states)} safe ({sum(states):,} states), {others} found")
     return told
