@@ -18,12 +18,13 @@ import itertools
 import logging
 import math
 import mmap
+import re
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from rlock.testing.local.spawn import free_port
 from tests.lock.conftest import eventually
 
 from .faults import FIRST, LATER, Neighbour, replies
-from .report import HEAD, Row
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -44,6 +44,40 @@ SETTLE_S = 2 * TIMEOUT_S + 1.2
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
 CLIENTS = 3
+
+
+HEAD = ["fault", "slower", "pause", "MB", "noticed", "warnings", "log"]
+LONGEST = 70
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault; of several runs the worst."""
+
+    fault: str
+    slower: float
+    pause: float
+    grew_mb: float
+    noticed: float  # seconds after it began; -1: no line of the log is due
+    warnings: int
+    log: str
+
+    def worse(self, other: Row) -> Row:
+        figures = ("slower", "pause", "grew_mb", "noticed", "warnings")
+        return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in figures})
+
+    @property
+    def cells(self) -> list[str]:
+        noticed = f"{self.noticed:.1f} s" if self.noticed >= 0 else "-"
+        figures = [f"{self.slower:.2f}", f"{self.pause:.2f} s", f"{self.grew_mb:.1f}", noticed]
+        return [self.fault, *figures, str(self.warnings), _short(self.log)]
+
+
+def _short(text: str) -> str:
+    """The begin of a text, without the addresses of this run."""
+    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
+    text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text).replace("|", "/").replace("`", "'")
+    return f"`{text[:LONGEST]}`" if text else "-"
 
 
 @dataclass
