@@ -22,14 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import redis
 
 import rlock
 from evidence import bugs
 from rlock import events
-from rlock._client import handshake
 from rlock.rules import scripts
 from rlock.rules.timing import guard_time
 from rlock.testing.contention.checker import judge_safety, overlaps
@@ -48,12 +46,8 @@ MASTERS = 3
 CLIENTS = 3
 #: A control ends with so many overlaps.
 ENOUGH = 1
-#: A rewrite of the append-only file that takes longer than a master lives.
-SLOW_REWRITE = ("--rdb-key-save-delay", "10000000")
-
 DURABLE = ("--appendfsync", "always")
 EVERY_SECOND = ("--appendfsync", "everysec")
-UNSYNCED_REWRITE = (*DURABLE, "--no-appendfsync-on-rewrite", "yes", *SLOW_REWRITE)
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,6 @@ class Variant:
     name: str
     settings: Sequence[str]
     guard: bool = True
-    #: The masters rewrite their append-only files all the time.
-    rewriting: bool = False
     #: The configuration of the start after a cut; a clean restart brings the usual one back.
     after_cut: Sequence[str] = ()
     #: The condition of the handshake that is left out.
@@ -80,15 +72,6 @@ class Variant:
     pause_s: tuple[float, float] = (0.5, 5.0)
 
 
-def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
-    original = handshake.is_durable
-
-    def is_durable(replication: Any, persistence: Any, appendfsync: Any, _rewrite: Any) -> bool:
-        return original(replication, persistence, appendfsync, ["no-appendfsync-on-rewrite", "no"])
-
-    return patch.object(handshake, "is_durable", is_durable)
-
-
 def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
     stack = contextlib.ExitStack()
     bugs.rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
@@ -98,15 +81,10 @@ def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
 #: Of masters that have a vote as soon as they are back; and of masters that are restarted twice.
 AT_ONCE: Any = {"fleets": 4, "pause_s": (0.1, 0.8)}
 TWICE: Any = {"after_cut": DURABLE, "pause_s": (guard_time(TTL), 2 * guard_time(TTL))}
-BROKEN_REWRITE: Any = {"broken": _rewrites_are_not_asked_for, "red": True}
 VARIANTS = (
     Variant("always", DURABLE, durable=True, **AT_ONCE),
     Variant("everysec", EVERY_SECOND),
     Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True, **AT_ONCE),
-    Variant("rewrite without sync", UNSYNCED_REWRITE, rewriting=True),
-    Variant(
-        "rewrite without sync, not asked for", UNSYNCED_REWRITE, rewriting=True, **BROKEN_REWRITE, **AT_ONCE
-    ),
     Variant("everysec, then always", EVERY_SECOND, **TWICE),
     Variant(
         "everysec, then always, not remembered",
@@ -188,8 +166,6 @@ class CutFleet:
     def _start(self, i: int, settings: Sequence[str]) -> None:
         self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
         self.masters[i].start()
-        if self._variant.rewriting:
-            self._rewrite(i)
 
     def _rewrite(self, i: int) -> None:
         with contextlib.suppress(redis.RedisError), contextlib.closing(raw(self.masters[i].url)) as server:
