@@ -82,7 +82,7 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
         finally:
             if not taken:
                 # Only where this adopter's own token stands: another one may have been faster.
-                back = commands.transfer(handle, owner, handle.owner, 1, guarded=context.guard.on)
+                back = commands.transfer(handle, owner, handle.owner, 0, guarded=context.guard.on)
                 gone = commands.undo(context.wire, handle.name, owner, hand_on=False)
                 port.masters.send(gone if lost else back, resend_for=options.lease.ttl)
         if taken:

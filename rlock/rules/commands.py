@@ -237,9 +237,9 @@ def transfer(
     checked: bool = False,
     guarded: bool = True,
 ) -> Command:
-    """Put an owner token in the place of the present one, with a lease of at least ``lease_ms``.
+    """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
 
-    ``checked``: only where no fencing token above the handle's was given.
+    ``checked``: only where no fencing token above the handle's was given. A longer lease stays then.
     """
     keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
     words = (str(lease_ms), str(handle.hold_count), str(handle.token) if checked else "", waiter)
