@@ -221,6 +221,24 @@ def condition(scene: Scene) -> Iterator[Call]:
     yield work
 
 
+def detach(scene: Scene) -> Iterator[Call]:
+    """Short: after Ctrl-C behind the last line of rlock nobody has the handle."""
+    scene.lock.acquire()
+    yield lambda: scene.lock.detach(0.1)
+
+
+def adopt(scene: Scene) -> Iterator[Call]:
+    scene.lock.acquire()
+    handle = scene.lock.detach(5.0)
+    yield lambda: scene.client.adopt(handle) is not None
+    for _ in range(100):  # an undo may need a new connection
+        if scene.lock.hold_count:
+            break
+        with suppress(rlock.LeaseLostError):
+            scene.other.adopt(handle).release()
+        time.sleep(0.001)
+
+
 OPERATIONS: dict[str, Operation] = {
     "acquire": acquire,
     "acquire, first use": acquire_first,
@@ -240,13 +258,17 @@ OPERATIONS: dict[str, Operation] = {
     "semaphore": semaphore,
     "several names": several,
     "Condition.wait": condition,
+    "detach": detach,
+    "adopt": adopt,
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
 ACQUIRES = {
-    name for name in OPERATIONS if "acquire" in name or name in ("hand-over to it", "try a busy lock")
+    name
+    for name in OPERATIONS
+    if "acquire" in name or name in ("adopt", "hand-over to it", "try a busy lock")
 }
-RELEASES = {"release", "release to a thread"}
+RELEASES = {"detach", "release", "release to a thread"}
 
 
 def change(name: str, result: object, error: BaseException | None) -> int:
