@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import rlock
@@ -112,26 +113,13 @@ def nested(scene: Scene) -> Iterator[Call]:
             scene.lock.release()
 
 
-def contended(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other)
-    yield scene.lock.acquire
-
-
-def contended_here(scene: Scene) -> Iterator[Call]:
-    """Another thread of the client has the lock, and hands it over."""
-    scene.holder(scene.client)
-    yield scene.lock.acquire
-
-
-def timed_out(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other, 0.03)
-    yield lambda: scene.lock.acquire(timeout=0.01)
-
-
-def fair(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other)
-    scene.lock = scene.client.lock(NAME, fair=True)
-    yield scene.lock.acquire
+def contended(
+    scene: Scene, *, here: bool = False, fair: bool = False, held_s: float = HELD_S, timeout: float = -1
+) -> Iterator[Call]:
+    """Another owner has the lock. ``here``: another thread of the client, which hands it over."""
+    scene.holder(scene.client if here else scene.other, held_s)
+    scene.lock = scene.client.lock(NAME, fair=fair)
+    yield lambda: scene.lock.acquire(timeout=timeout)
 
 
 def hand_over(scene: Scene) -> Iterator[Call]:
@@ -259,9 +247,9 @@ OPERATIONS: dict[str, Operation] = {
     "with": with_block,
     "nested with": nested,
     "contended acquire": contended,
-    "hand-over to it": contended_here,
-    "acquire, time over": timed_out,
-    "fair acquire": fair,
+    "hand-over to it": partial(contended, here=True),
+    "acquire, time over": partial(contended, held_s=0.03, timeout=0.01),
+    "fair acquire": partial(contended, fair=True),
     "release to a thread": hand_over,
     "renewal": renew,
     "locked, check, lost": ask,
