@@ -81,8 +81,6 @@ MASTERS = (
          "evidence.neighbours --quick", rows=TABLE),
     Part("neighbours-long", "neighbours", "the same with all clients, orders and numbers of masters",
          "evidence.neighbours", rows=TABLE, long=True),
-    Part("neighbours-crowd", "neighbours", "200 clients and one bad master: connections and log lines",
-         "evidence.neighbours --crowd 200", rows=TABLE),
     Part("power-cuts", "power cuts", "three masters lose the bytes that they have not synced",
          "evidence.power_cuts --cuts 30", rows=r"^.+: \d+ cuts \(.*"),
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",
@@ -97,7 +95,7 @@ MASTERS = (
       for masters in (3, 5) for ttl in (2, 10) for order in ("fair", "default")),
     Part("counter", "lost updates", "a counter, whose clients are stopped",
          "evidence.soak --counter --minutes 0.7", SOAK),
-    Part("soak-controls", "soak", "each rule broken in the code", "evidence.soak --controls", rows=TABLE),
+    Part("soak-controls", "soak", "each rule broken in the code", "pytest -q evidence/soak", TESTS),
 )  # fmt: skip
 PARTS = (*MODELS, *MASTERS)
 #: Of a part that an interrupt left out.

@@ -47,7 +47,8 @@ from .pages import DOCS, PAGES, RLOCK, TOP, marked, starter, write_scripts
 def test_every_row_of_the_table_of_faults_names_a_test() -> None:
     text = (DOCS / "guarantees.md").read_text(encoding="utf-8")
     table = text.partition("\n## What each fault does\n")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    rows = [row for row in rows if row not in ("| fault | effect | test |", "|---|---|---|")]
     assert len(rows) > 40
     assert [row for row in rows if "[test_" not in row.split(" | ")[-1]] == []
 
@@ -98,14 +99,6 @@ def fault(page: Path, kind: str, value: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_a_test_runs_each_block_of_a_page(page: Path) -> None:
     assert [f"line {line}: {why}" for line, *mark in blocks(page) if (why := fault(page, *mark))] == []
-
-
-@pytest.mark.parametrize("mark", ["", "<!-- not run: because -->", "<!-- tested: tests/no_such_file.py -->"])
-def test_a_block_that_nothing_runs_is_noticed(mark: str, tmp_path: Path) -> None:
-    page = tmp_path / "-".join(("named", "by", "nobody.md"))
-    page.write_text(f"{mark}\n```python\nprint(1)\n```\n")
-    ((_, kind, value),) = blocks(page)
-    assert fault(page, kind, value)
 
 
 NO_SITE = importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None
@@ -202,7 +195,7 @@ WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sor
 #: The same number of words in a row in two places is a sentence that was copied.
 LONGEST_RUN = 25
 #: Of all pages in docs/. Change it only downwards.
-MOST_WORDS = 40_000
+MOST_WORDS = 38_400
 #: Programs and tables that the code computes may repeat each other.
 _NO_SENTENCES = re.compile(
     r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
@@ -234,13 +227,6 @@ def repeated(texts: dict[str, str], longest: int = LONGEST_RUN) -> Iterator[str]
 def test_no_page_says_a_thing_twice() -> None:
     texts = {str(page.relative_to(TOP)): page.read_text(encoding="utf-8") for page in WRITTEN}
     assert list(repeated(texts)) == []
-
-
-def test_a_repeated_sentence_is_found() -> None:
-    sentence = " ".join(f"word{i}" for i in range(LONGEST_RUN + 1))
-    assert len(list(repeated({"a": f"Before. {sentence}.", "b": f"Else. {sentence}, and so on."}))) == 1
-    assert list(repeated({"a": sentence, "b": sentence.replace("word9 ", "other ")})) == []
-    assert list(repeated({"a": f"```\n{sentence}\n```", "b": sentence})) == []
 
 
 def test_the_pages_do_not_grow() -> None:
