@@ -28,8 +28,10 @@ from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
 from ..procedures.release import Outcome, Released, release
+from ..procedures.transfer import detach
 from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
+from ..rules.handles import Handle
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import WIRES, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
@@ -158,7 +160,7 @@ class Engine(Port):
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
         owner, waiter, token = grant.owner, grant.waiter, grant.token
-        hold = Hold(contender.key, options, owner, grant.sent_at, waiter=waiter, hops=grant.hops, token=token)
+        hold = Hold(contender.key, options, owner, grant.sent_at, waiter, grant.hops, token, grant.hold_count)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
             self.holds.hear(hold, self.clock())
@@ -251,8 +253,8 @@ class Engine(Port):
                 self.holds.report_given_up(hold)
             raise
 
-    def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
-        """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
+    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Outcome | None]:
+        """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
         releasing, hold_count = self.under_way.releasing, -1
         try:
             began, confirmation = self.clock(), hold.lease.confirmation
@@ -263,7 +265,7 @@ class Engine(Port):
                 lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
-                hold.count = hold_count = hold.count - 1  # no call since the question
+                hold.count = hold_count = 0 if handle else hold.count - 1  # no call since the question
                 if hold_count == 0:
                     self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
@@ -276,7 +278,7 @@ class Engine(Port):
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, reason)
                 raise LeaseLostError(hold.name, reason)
-            return (yield from self._give_up(hold)) if hold_count == 0 else None
+            return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
                 self.holds.report_released(hold, began, confirmed=False)
@@ -310,8 +312,8 @@ class Engine(Port):
             done, handed = outcome.released is Released.DONE, outcome.handed_over
             self.holds.report_released(hold, began, confirmed=done, handed=handed)
 
-    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
-        return release(self, hold)
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+        return release(self, hold) if handle is None else detach(self, hold, handle)
 
     def _release_late(self, hold: Hold) -> None:
         """Release a hold that has ended in the middle of a change; tell of a loss that came before."""

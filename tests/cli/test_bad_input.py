@@ -35,6 +35,7 @@ NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 WORDS = {
     "run": ["-n"],
     "hold": ["-n"],
+    "acquire": ["-n", "--ttl", "5"],
     "evict": ["--yes"],
     "watch": ["--once"],
     "completion": ["bash"],
