@@ -344,6 +344,21 @@ def test_four_jobs_have_a_gpu_each_and_a_fifth_has_none(client: rlock.Client, me
         assert not page.train([1], run)
 
 
+def test_a_worker_ends_what_a_request_began(memory: MemoryMasters, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rlock.Client, "from_env", lambda **how: memory_client(masters=memory, **how))
+    page = module(block("howto/hand-over.md", "jobs.py"))
+    jobs: list[tuple[int, str]] = []
+    done: list[int] = []
+    assert page.request(7, lambda *job: jobs.append(job))
+    assert not page.client.lock("order:7").acquire(blocking=False)
+    page.worker(*jobs[0], lambda order, token: done.append(order))
+    assert done == [7]
+    with memory_client(masters=memory, max_ttl=60) as other, other.lock("order:7"):
+        assert not page.request(7, pytest.fail)
+    with pytest.raises(rlock.LeaseLostError):
+        page.worker(*jobs[0], pytest.fail)
+
+
 def test_a_transfer_holds_both_accounts(client: rlock.Client, memory: MemoryMasters) -> None:
     page = module(block("howto/several.md", "transfer.py", "timeout=5", "timeout=0.2"))
     moved: list[set[str]] = []
