@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
-from ..rules.handles import Handle
+from ..rules.handles import Handle, checksum
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
@@ -25,12 +25,10 @@ from .inspect import no_quorum, unreachable
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
 from .release import Outcome, Released
 
-#: So many digits of a run_id tell fleets apart.
-_DIGITS = 8
-
 
 def fleet(context: ClientContext) -> list[str]:
-    return [context.guard.run_id(i)[:_DIGITS] for i in range(len(context.masters))]
+    run_ids = [context.guard.run_id(i) for i in range(len(context.masters))]
+    return [run_id and checksum(run_id) for run_id in run_ids]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
