@@ -27,13 +27,12 @@ from .release import Outcome, Released
 
 
 def fleet(context: ClientContext) -> list[str]:
-    run_ids = [context.guard.run_id(i) for i in range(len(context.masters))]
-    return [run_id and checksum(run_id) for run_id in run_ids]
+    return [found and checksum(found) for found in map(context.guard.run_id, range(len(context.masters)))]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
-    owner = context.new_owner(hold.owner_key.label)
-    return Handle(hold.name, owner, hold.token, hold.count, lease_ms(ttl), fleet(context))
+    made = hold.name, context.new_owner(hold.owner_key.label), hold.token, hold.count
+    return Handle(*made, lease_ms(ttl), fleet(context))
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
@@ -122,7 +121,7 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
         return None
     elif passed:
         reason = "masters gave a greater fencing token since: another owner had the lock in between"
-    elif {*fleet(context)} & {*handle.fleet}:
+    elif {*fleet(context)} & {*handle.fleet, ""}:
         lease = f"{handle.lease_ms / 1000:g} s"
         reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"
     else:

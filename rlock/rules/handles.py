@@ -11,8 +11,6 @@ from ..errors import OptionsError
 from .keys import is_owner
 from .options import check_name
 
-VERSION = "rlock1"
-
 
 def checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
@@ -29,7 +27,7 @@ class Handle(NamedTuple):
     def text(self) -> str:
         """In one word, without a character that the shell changes."""
         words = map(str, (*self[:5], "-".join(self.fleet)))
-        text = ":".join((VERSION, *(quote(word, safe="") for word in words)))
+        text = ":".join(("rlock1", *(quote(word, safe="") for word in words)))
         return f"{text}:{checksum(text)}"
 
     @classmethod
