@@ -178,7 +178,7 @@ class Client(Process, Engine):
 
     def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
         yield from self.kept_waiting()
-        began, rest = self.events.now, hold.rest(self.clock())
+        began, rest = self.events.now, 0.0 if handle else hold.rest(self.clock())
         if rest:
             self.world.referee.kept[hold.owner] = (hold.name, began + rest)
         outcome = yield from super()._give_up(hold, handle)

@@ -33,6 +33,7 @@ from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
 from .events import Latency
 from .faults import ACTS, REBIRTH_S, Nemesis
+from .hands import hand_over
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
@@ -92,12 +93,11 @@ class Play:
             spare=setup.spare,
         )
         self.world.may_kill = setup.may_kill
-        if history:
-            self.world.history = []
+        self.world.history = [] if history else None
         self.locks = LOCKS[: setup.locks]
         self.threads: list[Thread] = []
         self.jobs: dict[Thread, deque[Job]] = {}
-        self._benches: dict[Thread, Bench] = {}
+        self.benches: dict[Thread, Bench] = {}
         #: Where those sit that hold a lock; the owners that are told to give it back.
         self._holding, self._told = Bench(), set[str]()
         self.busy, self.pause_s = setup.mode in BUSY, 1.0 if setup.mode == "leases" else 0.3
@@ -192,7 +192,7 @@ class Play:
             thread = client.thread()
             self.threads.append(thread)
             self.jobs[thread] = deque()
-            self._benches[thread] = Bench()
+            self.benches[thread] = Bench()
             thread.start(self.work(client, thread))
         return client
 
@@ -203,16 +203,15 @@ class Play:
 
     def take(self, dice: Random) -> None:
         """A thread gets a job: take a lock, and give it back."""
-        alive = [thread for thread in self.threads if not thread.client.dead]
-        if alive:
+        if alive := [thread for thread in self.threads if not thread.client.dead]:
             self._give(dice.choice(alive), dice)
 
     def _give(self, thread: Thread, dice: Random) -> None:
         self.jobs[thread].append(partial(self.use, dice))
-        thread.client.do(self._benches[thread].poke)
+        thread.client.do(self.benches[thread].poke)
 
     def work(self, client: Client, thread: Thread) -> Program:
-        jobs, bench, events = self.jobs[thread], self._benches[thread], self.world.events
+        jobs, bench, events = self.jobs[thread], self.benches[thread], self.world.events
         while events.now < self.calm_s:
             try:
                 if not jobs and self.busy:
@@ -288,6 +287,7 @@ class Play:
                     self.world.referee.believes(client, hold)
         except (KeyboardInterrupt, LeaseLostError):
             pass
+        yield from hand_over(self, client, hold, dice)
         yield from self.let_go(client, hold)
 
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
@@ -380,7 +380,7 @@ class Play:
                 host.go_on()
         for group in self.world.groups.values():
             group.mend()
-        for bench in (self._holding, *self._benches.values()):
+        for bench in (self._holding, *self.benches.values()):
             bench.poke()
 
     def _ended(self) -> bool:

@@ -69,12 +69,14 @@ class Referee:
         #: last owner for whom a quorum confirmed it.
         self.kept: dict[str, tuple[str, float]] = {}
         self._kept: dict[str, tuple[str, float]] = {}
+        self._adopted: set[str] = set()
         self.violations: list[Violation] = []
         self.entered: list[Moment] = []
         self.left: list[Moment] = []
         self.confirmed = 0
 
-    def enter(self, client: Client, hold: Hold) -> None:
+    def enter(self, client: Client, hold: Hold, handle: str = "") -> None:
+        """``handle``: it adopts this one."""
         now = self._world.events.now
         others = self._valid.setdefault(hold.name, [])
         self._doubtful += [
@@ -97,7 +99,13 @@ class Referee:
         token, owner = self._tokens.get(hold.name, (0, ""))
         # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md.
         lost = self._world.skew > 1.0 and any(host.lost_at > 0.0 for host in self._world.hosts)
-        if hold.token <= token and not evicted and not lost:
+        if handle:
+            if handle in self._adopted:
+                self.accuse(hold.name, owner, hold.owner, "adopted a second time")
+            elif hold.token < token and not evicted and not lost:
+                self.accuse(hold.name, owner, hold.owner, "adopted when another one had had it since")
+            self._adopted.add(handle)
+        elif hold.token <= token and not evicted and not lost:
             self.accuse(hold.name, owner, hold.owner, f"fencing token {hold.token} after {token}")
         self._tokens[hold.name] = (max(token, hold.token), hold.owner)
         self.entered.append(Moment(now, hold.name, hold.owner))

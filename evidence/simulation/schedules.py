@@ -105,6 +105,8 @@ class Setup:
     pauses: float = 0.0
     #: The part of the acquires whose lock stays taken for a time, also after an earlier release.
     keeps: float = 0.0
+    #: The part of the holds that change hands.
+    hands: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             ahead=dice.choice((0.0, 0.3, 0.5)),
             keeps=dice.choice((0.0, 0.0, 0.0, 0.4)),
             resets=dice.choice((0.0, 0.5)),
+            hands=dice.choice((0.0, 0.0, 0.0, 0.5)),
         )
         if setup.habit == "grabbing":
             return replace(setup, clients=dice.choice((2, 3)), far=0.0, ahead=0.0, keeps=0.0)
@@ -234,6 +237,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
         cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
         keeps=dice.choice((0.0, 0.0, 0.3)) if mode == "storm" and not traced else 0.0,
+        hands=dice.choice((0.0, 0.0, 0.3)) if mode == "storm" and not traced else 0.0,
     )
 
 

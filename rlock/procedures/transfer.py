@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
-from ..rules.handles import Handle
+from ..rules.handles import Handle, checksum
 from ..rules.holds import Hold
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
@@ -25,17 +25,14 @@ from .inspect import no_quorum, unreachable
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
 from .release import Outcome, Released
 
-#: So many digits of a run_id tell fleets apart.
-_DIGITS = 8
-
 
 def fleet(context: ClientContext) -> list[str]:
-    return [context.guard.run_id(i)[:_DIGITS] for i in range(len(context.masters))]
+    return [found and checksum(found) for found in map(context.guard.run_id, range(len(context.masters)))]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
-    owner = context.new_owner(hold.owner_key.label)
-    return Handle(hold.name, owner, hold.token, hold.count, lease_ms(ttl), fleet(context))
+    made = hold.name, context.new_owner(hold.owner_key.label), hold.token, hold.count
+    return Handle(*made, lease_ms(ttl), fleet(context))
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
@@ -124,7 +121,7 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
         return None
     elif passed:
         reason = "masters gave a greater fencing token since: another owner had the lock in between"
-    elif {*fleet(context)} & {*handle.fleet}:
+    elif {*fleet(context)} & {*handle.fleet, ""}:
         lease = f"{handle.lease_ms / 1000:g} s"
         reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"
     else:

@@ -11,7 +11,9 @@ from ..errors import OptionsError
 from .keys import is_owner
 from .options import check_name
 
-VERSION = "rlock1"
+
+def checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 class Handle(NamedTuple):
@@ -20,13 +22,13 @@ class Handle(NamedTuple):
     token: int  # the fencing token
     hold_count: int
     lease_ms: int
-    fleet: Sequence[str]  # the start of each master's run_id; "": not known
+    fleet: Sequence[str]  # the checksum of each master's run_id; "": not known
 
     def text(self) -> str:
         """In one word, without a character that the shell changes."""
         words = map(str, (*self[:5], "-".join(self.fleet)))
-        text = ":".join((VERSION, *(quote(word, safe="") for word in words)))
-        return f"{text}:{zlib.crc32(text.encode()):08x}"
+        text = ":".join(("rlock1", *(quote(word, safe="") for word in words)))
+        return f"{text}:{checksum(text)}"
 
     @classmethod
     def parse(cls, text: str, masters: int) -> Handle:

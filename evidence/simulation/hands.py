@@ -1,0 +1,71 @@
+"""Holds that change hands: a thread detaches, and others adopt the handle at about the same time."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from rlock._client.transfers import adopt_gen, detach_gen
+from rlock.errors import RLockError
+from rlock.procedures.port import WaitGenerator
+from rlock.rules.handles import Handle
+from rlock.rules.holds import Hold
+from rlock.rules.options import LockOptions
+
+from .client import Client
+from .driver import Thread, sleep
+
+if TYPE_CHECKING:
+    from .play import Play
+
+
+class Public:
+    """The public side of a client, as far as a change of hands knows it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._options, self.masters = client, client.options, client.context.masters
+
+    def _engine(self) -> Client:
+        return self._client
+
+    def lock(self, name: str, **options: Any) -> Any:
+        made = LockOptions(name, self._options.lease(None), **options)
+        return SimpleNamespace(_client=self, name=name, _options=made)
+
+
+def hand_over(play: Play, client: Client, hold: Hold, dice: Random) -> WaitGenerator[None]:
+    """Detach, or do not. One or more other threads shall adopt it."""
+    if not play.setup.hands or dice.random() >= play.setup.hands:
+        return
+    referee, ttl = play.world.referee, dice.uniform(0.2, client.options.max_ttl)
+    referee.leave(hold)
+    try:
+        text = yield from detach_gen(Public(client).lock(hold.name), ttl)
+    except (RLockError, KeyboardInterrupt):
+        return
+    handle = Handle.parse(text, len(play.world.hosts))
+    referee.kept[handle.owner] = (hold.name, play.world.events.now + handle.lease_ms / 1000)
+    alive = [thread for thread in play.threads if not thread.client.dead]
+    for thread in dice.sample(alive, min(len(alive), dice.choice((1, 2, 2, 3)))):
+        play.jobs[thread].append(partial(adopt, play, text, Random(dice.random())))
+        thread.client.do(play.benches[thread].poke)
+
+
+def adopt(play: Play, handle: str, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
+    try:
+        lock = yield from adopt_gen(Public(client), handle, {})
+    except (RLockError, KeyboardInterrupt):
+        return
+    hold = client.holds.find(thread.key, lock.name)
+    if hold is None:
+        return
+    referee = play.world.referee
+    referee.enter(client, hold, handle)
+    try:
+        yield from sleep(dice.uniform(0.0, 0.6))
+        referee.believes(client, hold)
+    except KeyboardInterrupt:
+        pass
+    yield from play.let_go(client, hold)
