@@ -70,11 +70,12 @@ Stands(m, c)   == key[m][c].kind # "none"
 Excluded(m, c) == \E o \in Clients \ {c} :
     Stands(m, o) /\ (client[c].kind = "exclusive" \/ key[m][o].kind = "exclusive")
 
-\* Without a deadline of its own each reader sets the expiry of all.
+\* A key that excludes another one takes its place. Without a deadline of its own each reader sets that of all.
 Written(m, c) ==
-    [o \in Clients |-> IF o = c THEN [kind |-> client[c].kind, left |-> Lease(c)]
-                       ELSE IF key[m][o].kind = "shared" /\ client[c].kind = "shared" /\ ~Kept("own deadline")
-                       THEN [kind |-> "shared", left |-> Lease(c)] ELSE key[m][o]]
+    LET other(o) == IF "exclusive" \in {client[c].kind, key[m][o].kind} THEN NoKey
+                    ELSE IF key[m][o].kind = "shared" /\ ~Kept("own deadline") THEN [kind |-> "shared", left |-> Lease(c)]
+                    ELSE key[m][o]
+    IN [o \in Clients |-> IF o = c THEN [kind |-> client[c].kind, left |-> Lease(c)] ELSE other(o)]
 
 Runs(c, m, answer, token, stored) ==
     /\ vote[c][m] = NotRun

@@ -79,7 +79,7 @@ class RLock(BaseLock[LossSignal], AsyncLock):
         Errors and network cost are those of `rlock.RLock.release`. A cancelled release is done all the same.
         """
         engine = self._client._engine()
-        await run(engine.release_gen(engine.held(self.name)))
+        await run(engine.release_gen(engine.held(self._options.hold_name)))
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""

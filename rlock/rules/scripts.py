@@ -45,14 +45,15 @@ WAIT = _load("wait")
 HEAL = _load("heal")
 FENCE = _load("fence")
 CONFIRM = _load("confirm")
+READERS = _load("readers")
 HANDSHAKE = _load("handshake")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM, READERS)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)
 #: In a group, votes on these count only when all replicas have the write. So do votes on a release that
 #: hands the lock to a waiter of its process, and on a status: see `Command`.
-ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE)
+ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE, READERS)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE)
