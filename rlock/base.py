@@ -124,9 +124,9 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
             )
         if not hasattr(type(self), "__aenter__"):
             check_callback("on_lost", on_lost)
-        self._options.check_hold_at_least(hold_at_least)
+        hold_at_least = self._options.kept("hold_at_least", hold_at_least, or_zero=True)
         lease = self._options.lease(ttl)
-        options = LockOptions(name, lease, renew, on_lost, max_hold, fair, float(hold_at_least))
+        options = LockOptions(name, lease, renew, on_lost, max_hold, fair, hold_at_least)
         return self._lock_type(self, options)  # type: ignore[no-any-return]
 
     def read_write_lock(

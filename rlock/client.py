@@ -8,12 +8,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import clock
+from ._client.transfers import adopt_gen
 from ._sync.connection import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
+from ._sync.runtime import run
 from .base import BaseClient, OnLost, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
@@ -84,6 +86,19 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         from .recipes.several import Locks
 
         return Locks(self, names, ttl, on_lost)
+
+    def adopt(self, handle: str, **options: Any) -> RLock:
+        """The lock of a handle, held by the calling thread: with the count and the fencing token that it had.
+
+        Of several callers with one handle one gets it. One round trip.
+
+        :param handle: the text that `RLock.detach` has returned, in any process.
+        :param options: those of `lock`.
+        :raises LeaseLostError: it was adopted, released or evicted before, or has lapsed; ``reason`` says.
+        :raises QuorumUnreachableError: too few masters answered or may vote. The handle stays good.
+        :raises OptionsError: the text is no handle, or was made on another number of masters.
+        """
+        return run(adopt_gen(self, handle, options))  # type: ignore[no-any-return]
 
     def status(self, name: str) -> LockStatus:
         """The holder of a lock, since when, for how long, and each master's view. One round to all.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ._client import hold_table
+from ._client.transfers import detach_gen
 from ._sync.runtime import run
 from .base import BaseLock, log_failed_release
 from .errors import LeaseLostError, NotHeldError, RLockError
@@ -92,6 +93,18 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         """
         engine = self._client._engine()
         run(engine.release_gen(engine.held(self._options.hold_name)))
+
+    def detach(self, ttl: float | None = None) -> str:
+        """End the caller's hold here, and keep the lock for whoever calls ``client.adopt(handle)``.
+
+        Nobody renews it until then. All nested acquires go with it. If this raises, the lock is released.
+
+        :param ttl: seconds for which the masters keep the lock, at most ``max_ttl``; the lock's own ttl.
+        :raises NotHeldError: the calling thread does not hold the lock.
+        :raises LeaseLostError: the hold had been lost.
+        :raises QuorumUnreachableError: too few masters keep it.
+        """
+        return run(detach_gen(self, ttl))
 
     def __enter__(self) -> Self:  # type: ignore[override]
         before = self.hold_count

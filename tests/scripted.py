@@ -169,6 +169,21 @@ class Box:
         assert (echo, note) == (owner, self.client.get(NOTE))
         return codes
 
+    def transfer(
+        self,
+        owner: str = THEIRS,
+        present: str = MINE,
+        lease_ms: int = LEASE_MS,
+        *,
+        count: int = 2,
+        token: int | str = TOKEN,
+        waiter: str = "",
+    ) -> Any:
+        keys = [LOCK, FENCE, QUEUE, NOTE]
+        *told, note, _ = self.call("transfer", keys, lease_ms, count, token, waiter, present, owner)
+        assert note == (self.client.get(NOTE) or "")
+        return told
+
     def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
         return self.call("fence", [LOCK, FENCE], owner, token, fence_ms)
 

@@ -11,10 +11,10 @@ from rlock.telemetry.instruments import ALL
 
 def metrics() -> str:
     """The metrics, as Prometheus and as OpenTelemetry name them."""
-    rows = ["| Prometheus | OpenTelemetry | Labels | What it says |", "|---|---|---|---|"]
+    rows = ["| Prometheus, with its labels | OpenTelemetry | |", "|---|---|---|"]
     for each in ALL:
-        labels = ", ".join(f"`{label}`" for label in each.labels)
-        rows.append(f"| `{each.name}` | `{each.otel}` | {labels} | {each.help} |")
+        labels = f"{{{','.join(each.labels)}}}" if each.labels else ""
+        rows.append(f"| `{each.name}{labels}` | `{each.otel}` | {each.help} |")
     return "\n".join([*rows, ""])
 
 

@@ -73,9 +73,9 @@ def bugs() -> dict[str, list[str]]:
 
 def table() -> str:
     """A row for each rule."""
-    rows = ["| rule | broken on purpose by | tests |\n| --- | --- | --- |\n"]
+    rows = ["| rule | bugs | tests |\n| --- | --: | --- |\n"]
     for number in rules():
-        broken = ", ".join(f"`{name}`" for name in bugs().get(number, []))
+        broken = len(bugs().get(number, []))
         tests = [test for test in marked_tests() if number in test.rules]
         links = "; ".join(
             f"[{test.name}](../../{test.path.relative_to(TOP).as_posix()})"

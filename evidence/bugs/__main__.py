@@ -41,7 +41,7 @@ def row(name: str, result: Sum) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.bugs", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="the bugs, with a sentence for each")
+    parser.add_argument("--list", action="store_true", help="each bug, with its rule and a sentence")
     parser.add_argument("--only", choices=BUGS, metavar="NAME", action="append", help="this bug")
     parser.add_argument("--limit", type=int, default=LIMIT, help="schedules at the most")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each bug at the most")
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="keep what was found")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(f"{each.name}: {each.sentence}" for each in BUGS.values()))
+        print("\n".join(f"{each.rule} {each.name}: {each.sentence}" for each in BUGS.values()))
         return 0
     print(f"{'bug':<36}{'schedules':>8}{'time':>9}  mode    what was noticed")
     missed = 0

@@ -22,14 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import redis
 
 import rlock
 from evidence import bugs
 from rlock import events
-from rlock._client import handshake
 from rlock.rules import scripts
 from rlock.rules.timing import guard_time
 from rlock.testing.contention.checker import judge_safety, overlaps
@@ -40,7 +38,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 from tests.faults import clock
 from tests.servers import raw, servers_found
 
-from .disk import SOURCE, Cut, Disk
+from .disk import SOURCE, Disk
 
 #: A busy machine must restart a master before the leases of a cut end.
 TTL = 3.0
@@ -48,12 +46,8 @@ MASTERS = 3
 CLIENTS = 3
 #: A control ends with so many overlaps.
 ENOUGH = 1
-#: A rewrite of the append-only file that takes longer than a master lives.
-SLOW_REWRITE = ("--rdb-key-save-delay", "10000000")
-
 DURABLE = ("--appendfsync", "always")
 EVERY_SECOND = ("--appendfsync", "everysec")
-UNSYNCED_REWRITE = (*DURABLE, "--no-appendfsync-on-rewrite", "yes", *SLOW_REWRITE)
 
 
 @dataclass(frozen=True)
@@ -63,30 +57,19 @@ class Variant:
     name: str
     settings: Sequence[str]
     guard: bool = True
-    #: The masters rewrite their append-only files all the time.
-    rewriting: bool = False
     #: The configuration of the start after a cut; a clean restart brings the usual one back.
     after_cut: Sequence[str] = ()
     #: The condition of the handshake that is left out.
     broken: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     #: A control: overlaps must be found.
     red: bool = False
-    #: Nobody waits for the guard, and no reply comes before its sync.
+    #: Nobody waits for the guard.
     durable: bool = False
 
     #: Guarded masters need long pauses between cuts, so more fleets make as many cuts.
     fleets: int = 10
     #: Between two cuts of a fleet: long enough that a guarded master mostly votes again.
     pause_s: tuple[float, float] = (0.5, 5.0)
-
-
-def _rewrites_are_not_asked_for() -> contextlib.AbstractContextManager[Any]:
-    original = handshake.is_durable
-
-    def is_durable(replication: Any, persistence: Any, appendfsync: Any, _rewrite: Any) -> bool:
-        return original(replication, persistence, appendfsync, ["no-appendfsync-on-rewrite", "no"])
-
-    return patch.object(handshake, "is_durable", is_durable)
 
 
 def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
@@ -98,15 +81,10 @@ def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
 #: Of masters that have a vote as soon as they are back; and of masters that are restarted twice.
 AT_ONCE: Any = {"fleets": 4, "pause_s": (0.1, 0.8)}
 TWICE: Any = {"after_cut": DURABLE, "pause_s": (guard_time(TTL), 2 * guard_time(TTL))}
-BROKEN_REWRITE: Any = {"broken": _rewrites_are_not_asked_for, "red": True}
 VARIANTS = (
     Variant("always", DURABLE, durable=True, **AT_ONCE),
     Variant("everysec", EVERY_SECOND),
     Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True, **AT_ONCE),
-    Variant("rewrite without sync", UNSYNCED_REWRITE, rewriting=True),
-    Variant(
-        "rewrite without sync, not asked for", UNSYNCED_REWRITE, rewriting=True, **BROKEN_REWRITE, **AT_ONCE
-    ),
     Variant("everysec, then always", EVERY_SECOND, **TWICE),
     Variant(
         "everysec, then always, not remembered",
@@ -127,10 +105,8 @@ class CutFleet:
         self._number = number
         self._variant = variant
         self._dice = random.Random()
-        # Redis 6.2 syncs no folder, so a strict reading of POSIX lets it lose the whole file.
-        self._names = server.version >= "7"
-        #: The instants of each cut and of the end of its restarts.
-        self.cuts: list[tuple[int, int, Cut]] = []
+        #: The instants of each cut and of the end of its restarts, and the bytes that were dropped.
+        self.cuts: list[tuple[int, int, int]] = []
         self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
         self.masters = [Master(disk.binary(server), directory=disk.data) for disk in self.disks]
         for i in range(MASTERS):
@@ -169,7 +145,6 @@ class CutFleet:
     def _cut(self) -> None:
         count = self._dice.choice((2, 3) if self._variant.after_cut else (1, 2, 3))
         chosen = self._dice.sample(range(MASTERS), count)
-        names = self._names and self._dice.random() < 0.5
         if self._variant.durable and self._dice.random() < 0.5:
             # A cut at any point of a rewrite, which renames files, must lose nothing either.
             for i in chosen:
@@ -177,7 +152,7 @@ class CutFleet:
             time.sleep(self._dice.uniform(0.0, 0.05))
         at = now_ns()
         with ThreadPoolExecutor(count) as at_once:
-            done = list(at_once.map(lambda i: self.disks[i].cut(self.masters[i], names=names), chosen))
+            dropped = sum(at_once.map(lambda i: self.disks[i].cut(self.masters[i]), chosen))
             time.sleep(self._dice.choice((0.0, self._dice.uniform(0.0, 0.2))))
             settings = self._variant.after_cut or self._variant.settings
             list(at_once.map(lambda i: self._start(i, settings), chosen))
@@ -186,13 +161,11 @@ class CutFleet:
                 time.sleep(self._dice.uniform(0.0, TTL / 2))
                 list(at_once.map(lambda i: self.masters[i].stop(), chosen))
                 list(at_once.map(lambda i: self._start(i, self._variant.settings), chosen))
-        self.cuts.append((at, back_at, Cut(sum(cut.dropped for cut in done), sum(cut.early for cut in done))))
+        self.cuts.append((at, back_at, dropped))
 
     def _start(self, i: int, settings: Sequence[str]) -> None:
         self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
         self.masters[i].start()
-        if self._variant.rewriting:
-            self._rewrite(i)
 
     def _rewrite(self, i: int) -> None:
         with contextlib.suppress(redis.RedisError), contextlib.closing(raw(self.masters[i].url)) as server:
@@ -275,23 +248,19 @@ def _verdict(
         )
         for number, at, back_at, _ in cuts
     )
-    early = sum(cut.early for *_, cut in cuts)
-    dropped = sum(cut.dropped > 0 for *_, cut in cuts)
+    dropped = sum(bytes_lost > 0 for *_, bytes_lost in cuts)
     tokens = found["token falls"] + found["token shared"]
     if variant.red:
         good = found["overlap"] > 0
     else:
         # A cut shows something if the masters are back while a hold from before it is valid.
         good = not found and during >= len(cuts) / 20
-        if variant.durable:
-            # Guarded masters withhold dozens of votes for each cut.
-            good = good and withheld < len(cuts) and early == 0
-        else:
-            good = good and dropped > 0 and withheld > 0
+        # Guarded masters withhold dozens of votes for each cut.
+        good = good and (withheld < len(cuts) if variant.durable else dropped > 0 and withheld > 0)
     line = (
         f"{variant.name}: {len(cuts)} cuts ({during} within a hold, {dropped} dropped bytes), "
         f"{len(history.holds)} holds, {found['overlap']} overlaps, {tokens} token regressions, "
-        f"{withheld} votes withheld, {early} replies before their sync"
+        f"{withheld} votes withheld"
     )
     wanted = "red, as it must be" if variant.red else "green"
     return f"{line}; {seconds:.0f} s: {wanted if good else 'NOT AS EXPECTED'}", good

@@ -15,9 +15,7 @@ from .__main__ import VARIANTS, Variant, play
 def test_power_cuts_show_what_they_must(variant: Variant) -> None:
     """No overlap, unless the condition of a control is left out."""
     try:
-        # A cut within a rewrite is rare.
-        cuts = 500 if variant.red else 30 if variant.rewriting else 10
-        told, good = play(variant, cuts, servers_found())
+        told, good = play(variant, 500 if variant.red else 10, servers_found())
     except SystemExit as missing:
         pytest.skip(str(missing))
     assert good, told

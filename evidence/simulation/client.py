@@ -16,6 +16,7 @@ from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Outcome, Released
+from rlock.rules.handles import Handle
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import drift
@@ -175,12 +176,12 @@ class Client(Process, Engine):
         yield from super().prepare(contender)
         yield from self.kept_waiting()
 
-    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
         yield from self.kept_waiting()
         began, rest = self.events.now, hold.rest(self.clock())
         if rest:
             self.world.referee.kept[hold.owner] = (hold.name, began + rest)
-        outcome = yield from super()._give_up(hold)
+        outcome = yield from super()._give_up(hold, handle)
         if outcome.released is Released.DONE and rest:
             self.world.referee.keep(hold, began + rest - drift(rest))
         elif outcome.released is Released.DONE:

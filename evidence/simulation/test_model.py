@@ -13,8 +13,8 @@ from rlock.rules import commands, keys, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
-from rlock.testing.memory.keyspace import Entry
-from rlock.testing.memory.masters import MOST, Master
+from rlock.testing.memory.keyspace import MOST, Entry
+from rlock.testing.memory.masters import Master
 from tests.servers import AnyMaster, raw
 
 LOCKS = ("job", "{tagged}job")

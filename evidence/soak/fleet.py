@@ -11,24 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.managers import BaseManager
-from pathlib import Path
 from typing import Any
 
 import redis
 
 import rlock
-from evidence.neighbours.faults import LIES
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
-from tests.faults import clock
 from tests.faults.proxy import Proxy
 from tests.servers import left, raw
 
-#: How one master is a bad neighbour.
-NEIGHBOURS = ("trickles", "messages vanish", *LIES)
-#: The wall clocks of the masters run by so much too fast or too slow.
-MASTER_RATE = 0.004
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
 
@@ -43,15 +36,6 @@ class PlaceProxy(Proxy):
     def delay(self, seconds: float) -> None:
         """Let a request and its reply take so much longer, half of it each way."""
         self.delay_s = seconds
-
-    def misbehave(self, how: str) -> None:
-        """Be one of the `NEIGHBOURS`."""
-        if how == "trickles":
-            self.trickle_s = 1.0
-        elif how == "messages vanish":
-            self.forget_subscribers(later_ones=True)
-        else:
-            self.lie = LIES[how]
 
 
 class Front(BaseManager):
@@ -83,25 +67,18 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self,
         count: int,
         ttl: float,
-        folder: Path,
         server: ServerBinary | None = None,
         *,
-        clocks: bool = False,
         places: int = 1,
     ) -> None:
         self.ttl = ttl
         server = server or find_server()
         self.server = str(server)
-        self.clocks = _clocks(count, folder) if clocks else []
-        binaries = [clock.binary(server) for clock in self.clocks] or [server] * count
         self._ends = contextlib.ExitStack()
         try:
             # The first one forgets nothing, unless its disk is lost.
             kinds = [("--appendonly", "yes", "--appendfsync", "always"), *[()] * (count - 1)]
-            self.masters = [
-                self._ends.enter_context(Master(binary, args=kind))
-                for binary, kind in zip(binaries, kinds, strict=True)
-            ]
+            self.masters = [self._ends.enter_context(Master(server, args=kind)) for kind in kinds]
             # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
             self.vouch()
             fronts = [Front(url, places) for url in self.urls]
@@ -115,8 +92,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self._claims = [threading.Lock() for _ in self.masters]
         #: From which instant (time.monotonic) on the votes of each master count.
         self._grown_at = [0.0 for _ in self.masters]
-        #: By how much each wall clock may still be set back.
-        self._backward_s = [0.95 * ttl for _ in self.masters]
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
@@ -169,26 +144,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self.await_guard(i)
         return self.command(i, "FLUSHALL")
 
-    def set_back(self, i: int, seconds: float) -> float:
-        """Step a master's wall clock backward; by how much, which is less when it was done before.
-
-        Tokens of masters that have lost their memory rest on their clocks being no further apart than the
-        restart guard lasts; a step forward ends leases early, which is outside the promise.
-        """
-        with self._mutex:
-            step = min(seconds, self._backward_s[i]) if self.clocks else 0.0
-            self._backward_s[i] -= step
-            if step:
-                self.clocks[i].step(-step)
-        return step
-
-    def turn_clocks(self, way: int) -> None:
-        """Make the fast wall clocks slow, or the other way round: they may not be far apart in the end."""
-        count = len(self.clocks)
-        with self._mutex:
-            for i, each in enumerate(self.clocks):
-                each.run(_rate(i if way else count - 1 - i, count))
-
     def command(self, i: int, *words: Any) -> bool:
         """A command of the nemesis; whether it was carried out."""
         with contextlib.suppress(redis.RedisError, OSError), contextlib.closing(self.raw(i)) as client:
@@ -236,19 +191,3 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
                 channels: Any = client.pubsub_channels()
                 found += [(f"channel {channel}", float("inf")) for channel in channels]
         return found
-
-
-def _clocks(count: int, folder: Path) -> list[clock.Clock]:
-    """Wall clocks that run right but for what quartz does, and can be set; none without a C compiler."""
-    library, missing = clock.build(folder)
-    made = []
-    for i in range(0 if missing else count):
-        place = folder / f"clock-{i}"
-        place.mkdir()
-        made.append(clock.Clock(library, place))
-        made[-1].run(_rate(i, count))
-    return made
-
-
-def _rate(i: int, count: int) -> float:
-    return 1 + MASTER_RATE * (2 * i / (count - 1) - 1)

@@ -1,4 +1,4 @@
-"""Faults of masters: crashes, stops, lost memory, clocks; of processes; and an operator who evicts."""
+"""Faults of masters: crashes, stops, lost memory; of processes; and an operator who evicts."""
 
 from __future__ import annotations
 
@@ -115,14 +115,6 @@ def disk(on: Field, dice: Random) -> None:
             on.rest(dice.uniform(0.0, 0.5))
             with contextlib.suppress(EmbeddedError):
                 on.fleet.start(i, disk_lost=True)
-
-
-@fault("clock")
-def clock(on: Field, dice: Random) -> None:
-    """The wall clock of a master is set back."""
-    i = dice.randrange(len(on.fleet))
-    if step := on.fleet.set_back(i, dice.uniform(0.05, 0.4) * on.fleet.ttl):
-        on.note("clock", f"{i} by {step:.2f} s")
 
 
 @fault("murder")

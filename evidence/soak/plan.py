@@ -17,17 +17,13 @@ from .field import FAULTS
 from .progress import lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: For `--counter` and a negative control only, and what has to be asked for.
-FREEZES = ("freeze-half", "neighbour")
-#: The faults that ``all`` means.
-ALL = tuple(name for name in FAULTS if name not in FREEZES)
+#: The faults that ``all`` means. The other one is for `--counter` and a negative control.
+ALL = tuple(name for name in FAULTS if name != "freeze-half")
 #: Faults of a single master, by which the others lose nothing.
-ONE_MASTER = ("kill", "disk", "clock")
+ONE_MASTER = ("kill", "disk")
 #: From one calm to the next, see `Plan.calm_s`.
 CYCLE_S = 90.0
 NAMES = ("a", "b", "{c}", "d:4")
-#: The name that leaders campaign for.
-LEADER = "leader"
 #: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
 #: long holds among them, on a machine that does other things, too.
 PROGRESS_S = 30.0
@@ -44,11 +40,8 @@ class Plan:
     sabotage: str = ""
     #: The users of the locks: ``fair``, ``default``, or ``mixed``; ``unfair``: default, and judged as fair.
     order: str = "mixed"
-    #: As in `Setup`.
-    leaders: str = "campaign"
-    #: The clocks of the clients run by so much too slow, too fast, or right. The clocks of the masters have
-    #: `MASTER_RATE` beside it, and the drift of rule 3.1 allows 0.01 for both.
-    rate: float = 0.005
+    #: The clocks of the clients run by so much too slow, too fast, or right. Rule 3.1 allows 0.01.
+    rate: float = 0.009
     #: In each minute and a half masters and network are left alone for so many seconds.
     calm_s: float = 0.0
     names: tuple[str, ...] = NAMES
@@ -92,5 +85,4 @@ def figures(history: History, evictions: Iterable[Eviction] = ()) -> dict[str, A
         "holds": len(holds),
         "lost_holds": sum(hold.lost for hold in holds),
         "lost_before_their_time": len(lost_early(holds, evictions)),
-        "terms": sum(hold.lock == LEADER for hold in holds),
     }

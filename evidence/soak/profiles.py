@@ -40,7 +40,7 @@ class Profile:
 
 def _plan(faults: str, seconds: float = 25.0, **options: object) -> Plan:
     names: object = options.pop("names", ("a", "b"))
-    plan = Plan(seconds, seed=0, faults=tuple(faults.split(",")), leaders="")
+    plan = Plan(seconds, seed=0, faults=tuple(faults.split(",")))
     return dataclasses.replace(plan, names=names, **options)  # type: ignore[arg-type]
 
 
@@ -54,13 +54,6 @@ PROFILES = (
     Profile("release without owner check", ("overlap",), _plan("stop,cut,slow", masters=5)),
     # Users who ask for the fair order get the default one.
     Profile("fair order", ("overtaken",), _plan("murder,freeze", order="fair"), {"order": "unfair"}),
-    # A leader that was stopped does not look at the clock when it goes on.
-    Profile(
-        "leader without a clock",
-        ("overlap",),
-        _plan("freeze-half", 60.0, ttl=1.0, leaders="campaign"),
-        {"leaders": "trust"},
-    ),
     # A holder whose clock runs 3 % too slow believes in a lease that has ended.
     Profile("rates of clocks", ("overlap",), _plan("disconnect", holds="fixed"), {"rate": 0.03}),
 )

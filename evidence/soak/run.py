@@ -45,7 +45,7 @@ def run(plan: Plan) -> Result:
     commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
-        fleet = stack.enter_context(_fleet(plan, folder))
+        fleet = stack.enter_context(Fleet(plan.masters, plan.ttl, plan.server, places=plan.processes))
         result.server = fleet.server
         crew = Crew(plan.processes, folder, partial(_setup, plan, folder, fleet))
         stack.callback(crew.abolish)
@@ -54,11 +54,6 @@ def run(plan: Plan) -> Result:
             result.kept = plan.keep / f"seed-{plan.seed}-{int(time.time())}"
             shutil.copytree(folder, result.kept)
     return result
-
-
-def _fleet(plan: Plan, folder: Path) -> Fleet:
-    clocks = "clock" in plan.faults
-    return Fleet(plan.masters, plan.ttl, folder, plan.server, clocks=clocks, places=plan.processes)
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
@@ -72,7 +67,7 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
 
 
 def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
-    same = ("names", "ttl", "holds", "sabotage", "order", "leaders")
+    same = ("names", "ttl", "holds", "sabotage", "order")
     return Setup(
         folder=str(folder),
         worker=f"w{number}",
@@ -182,7 +177,6 @@ class _Run:
         """Let them work; with ``until_red`` look at the journals as they grow."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self._fleet.turn_clocks(int(left / self._plan.ttl) % 2)
             time.sleep(min(left, 0.5))
             if self._plan.until_red and self._look():
                 return

@@ -26,7 +26,6 @@ from typing import Any
 import rlock
 from rlock import clock
 from rlock.procedures.contender import Contender
-from rlock.recipes import leader
 from rlock.rules.waiting import Step
 from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.journal import Journal
@@ -52,8 +51,6 @@ class Setup:
     holds: str = "mixed"
     sabotage: str = ""
     order: str = "mixed"
-    #: Leaders beside the locks: ``campaign``; ``trust``: without a look at the clock; "": none.
-    leaders: str = "campaign"
     #: How many seconds of the clock of its clients pass in a second.
     rate: float = 1.0
     #: Its client is one of rlock.asyncio, with a task for each thread.
@@ -87,8 +84,6 @@ class Worker:
         if self._setup.holds != "jepsen":
             threads.append(threading.Thread(target=self._contend, args=(Random(f"{self._seed}/0"),)))
             threads.append(threading.Thread(target=self._idle, args=(Random(f"{self._seed}/idle"),)))
-            if self._setup.leaders and not self._setup.tasks:
-                threads.append(threading.Thread(target=self._lead, args=(Random(f"{self._seed}/leader"),)))
         for thread in threads:
             thread.start()
         dice = Random(f"{self._seed}/main")
@@ -140,12 +135,6 @@ class Worker:
             self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
             self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
 
-    def _lead(self, dice: Random) -> None:
-        """Campaign, lead for a while, step down."""
-        while not self._stop.is_set():
-            self._recorder.attempt(Campaign(self._client), self._section(dice.uniform(0.0, 2.0), dice))
-            time.sleep(dice.uniform(0.0, 0.05))
-
     def _fair(self, dice: Random) -> bool:
         return self._setup.order == "fair" or (self._setup.order == "mixed" and dice.random() < 0.5)
 
@@ -168,7 +157,7 @@ class Worker:
         """The work under a lock. A tenth of the holders go on after a loss as if nothing had happened."""
 
         def work(hold: Hold) -> None:
-            if dice.random() < 0.2 and not isinstance(hold.lock, Campaign):
+            if dice.random() < 0.2:
                 with hold.nested(hold.lock._client.lock(hold.lock.name, fair=True)):
                     pass
             hold.keep(hold_s, lambda: not self._stop.is_set(), heedless=dice.random() < 0.1)
@@ -195,35 +184,6 @@ class Worker:
         self._stop.wait(dice.uniform(0.0, self._setup.ttl if long else 0.02))
         if value is not None:
             counter.write(value + 1, token)
-
-
-class Campaign:
-    """One term of a leader, for the recorder: a hold that is valid at the instants at which it is asked.
-
-    Its validity is that of ``is_leader()``. A stop of the process right behind that answer is nobody's fault.
-    """
-
-    name = "leader"
-
-    def __init__(self, client: rlock.Client) -> None:
-        self._client, self.hold_count = client, 0
-        self._leader = client.leader(self.name)
-
-    def acquire(self, timeout: float) -> bool:
-        self._leader.__enter__()
-        self.hold_count = 1
-        return self._leader.wait(timeout)
-
-    def release(self) -> None:
-        self.hold_count = 0
-        self._leader.__exit__()
-
-    def remaining(self) -> float:
-        return 1e-6 if self._leader.is_leader() else 0.0
-
-    @property
-    def fencing_token(self) -> int:
-        return self._leader.token
 
 
 def _note_arrivals(recorder: Recorder) -> None:
@@ -259,9 +219,6 @@ def main() -> None:
     # Messages of the library go to the log of this worker, for the case that a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
     commit(setup.sabotage)
-    if setup.leaders == "trust":
-        leads = lambda self: self._term is not None and not self._end  # noqa: E731
-        leader.Leader.is_leader = leads  # type: ignore[method-assign]
     own_clock(setup.rate)
     Worker(setup).run()
 

@@ -117,7 +117,7 @@ LateWrite(c, m) ==
 
 Begun(c)  == \E m \in Masters : vote[c][m] # NotRun
 Valid(c)  == client[c].phase = "holding" /\ client[c].left > 0
-InTime(c) == client[c].phase = "holding" /\ (D < client[c].left \/ ~Kept("3.7 healed votes wait"))
+InTime(c) == client[c].phase = "holding" /\ D < client[c].left
 Counted(c) == {m \in Masters : vote[c][m].answer = "old" \/ (vote[c][m] # NotRun /\ InTime(c))}
 
 \* "q - 1 refusals": a writer wins unless a majority refuses it.

@@ -28,8 +28,10 @@ from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
 from ..procedures.release import Outcome, Released, release
+from ..procedures.transfer import detach
 from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
+from ..rules.handles import Handle
 from ..rules.holds import Hold, OwnerKey
 from ..rules.keys import WIRES, lock_name, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
@@ -61,8 +63,7 @@ class Engine(Port):
         runtime: Runtime,
         groups: Mapping[int, int] | None = None,
     ) -> None:
-        self.pid = os.getpid()
-        self.clock = clock
+        self.pid, self.clock = os.getpid(), clock
         guard = Guard(len(masters), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
@@ -157,7 +158,7 @@ class Engine(Port):
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
-        hold = Hold(contender.key, options, *grant[:5], writer=contender.writer)
+        hold = Hold(contender.key, options, *grant[:5], grant.hold_count, writer=contender.writer)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
             self.holds.hear(hold, self.clock())
@@ -225,8 +226,7 @@ class Engine(Port):
 
     def held(self, name: str) -> Hold:
         """The caller's hold, lost or not. Raises `NotHeldError`."""
-        hold = self.hold(name)
-        if hold is None:
+        if (hold := self.hold(name)) is None:
             raise NotHeldError(lock_name(name), self.holds.holder(name))
         return hold
 
@@ -249,8 +249,8 @@ class Engine(Port):
                 self.holds.report_given_up(hold)
             raise
 
-    def _release_held(self, hold: Hold) -> WaitGenerator[Outcome | None]:
-        """Give back one acquire, the last one also on the masters. None: there is nothing to report."""
+    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Outcome | None]:
+        """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
         releasing, hold_count, within = self.under_way.releasing, -1, hold.writer is not None
         try:
             began, confirmation = self.clock(), hold.lease.confirmation
@@ -261,7 +261,7 @@ class Engine(Port):
                 lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
-                hold.count = hold_count = hold.count - 1  # no call since the question
+                hold.count = hold_count = 0 if handle else hold.count - 1  # no call since the question
                 if hold_count == 0:
                     self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
@@ -276,7 +276,7 @@ class Engine(Port):
                 raise LeaseLostError(hold.name, reason)
             if hold_count == 0 and within:
                 return Outcome(Released.DONE, handed_over=False)
-            return (yield from self._give_up(hold)) if hold_count == 0 else None
+            return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
                 self.holds.report_released(hold, began, confirmed=False)
@@ -311,8 +311,8 @@ class Engine(Port):
             done, handed = outcome.released is Released.DONE, outcome.handed_over
             self.holds.report_released(hold, began, confirmed=done, handed=handed)
 
-    def _give_up(self, hold: Hold) -> WaitGenerator[Outcome]:
-        return release(self, hold)
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+        return release(self, hold) if handle is None else detach(self, hold, handle)
 
     def _release_late(self, hold: Hold) -> None:
         """Release a hold that has ended in the middle of a change; tell of a loss that came before."""

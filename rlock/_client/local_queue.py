@@ -1,22 +1,29 @@
 """LocalQueue: for each lock, one owner of a process asks the masters, and the others wait behind it.
 
-Ctrl-C can keep an owner from leaving, even inside a `finally`. So the others look twice a second whether the
-owner in front has left, or its contender was collected.
+Ctrl-C can keep an owner from leaving, even inside a `finally`. So the others look now and then
+whether the owner in front has left, or its contender was collected.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from typing import Any
 
 from ..clock import Clock
 from ..errors import NOT_HERE, RLockError
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
+from ..rules.holds import OwnerKey
 from .runtime import Runtime
 
 #: How often waiting owners check whether the owner in front has gone.
 RECHECK_S = 0.5
+#: All owners of a line look this often together, at most: otherwise 2,000 tasks would do little else.
+CHECKS_A_SECOND = 200
+
+#: The owner that asks the masters, and the owners behind it.
+Line = OrderedDict[OwnerKey, "weakref.ref[Contender]"]
 
 
 class LocalQueue:
@@ -24,21 +31,22 @@ class LocalQueue:
         self._runtime = runtime
         self._clock = clock
         self._mutex = mutex
-        #: For each lock the owner that asks the masters, and the owners behind it.
-        self._lines: dict[str, list[weakref.ref[Contender]]] = {}
+        self._lines: dict[str, Line] = {}
 
     def join(self, contender: Contender) -> bool:
         """Join the line; whether the contender is first. The caller must `leave` in any case."""
         with self._mutex:
             line = self._lines.get(contender.name)
             if line is None:
-                self._lines[contender.name] = [weakref.ref(contender)]
+                self._lines[contender.name] = OrderedDict({contender.key: weakref.ref(contender)})
                 return True
-            if any((it := ref()) and it.key is contender.key and not it.is_withdrawn for ref in line):
+            self._advance(line)
+            before = line.get(contender.key)
+            if before is not None and (other := before()) is not None and not other.is_withdrawn:
                 raise RLockError(f"lock {contender.name!r} was not asked for: {NOT_HERE}")
             contender.parker = self._runtime.parker()
-            line.append(weakref.ref(contender))
-            self._advance(line)
+            line[contender.key] = weakref.ref(contender)
+            line.move_to_end(contender.key)
             return False
 
     def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
@@ -46,32 +54,37 @@ class LocalQueue:
         until = self._clock() + timeout
         while True:
             with self._mutex:
-                if self._advance(self._lines.get(contender.name, [])) is contender:
+                line = self._lines.get(contender.name, Line())
+                if self._advance(line) is contender:
                     return True
+                recheck_s = max(RECHECK_S, len(line) / CHECKS_A_SECOND)
             remaining_s = until - self._clock()
             if remaining_s <= 0 or contender.until < 0:  # AT_ONCE: changed meanwhile
                 return False
-            yield from contender.parker.park(min(remaining_s, RECHECK_S))
+            yield from contender.parker.park(min(remaining_s, recheck_s))
 
     def leave(self, contender: Contender) -> None:
         """Leave the line; the next owner becomes first. A second call does nothing."""
         contender.is_withdrawn = True
         with self._mutex:
-            line = self._lines.get(contender.name, [])
-            if len(line) > 1:
-                line[1:] = [other for other in line[1:] if other() is not contender]
+            line = self._lines.get(contender.name, Line())
+            place = line.get(contender.key)
+            # _advance drops the first place, and wakes the next owner.
+            if place is not None and place() is contender and next(iter(line)) is not contender.key:
+                del line[contender.key]
             if self._advance(line) is None:
                 self._lines.pop(contender.name, None)
 
-    def _advance(self, line: list[weakref.ref[Contender]]) -> Contender | None:
+    def _advance(self, line: Line) -> Contender | None:
         """The first owner that has not left. It is woken if another one was first before."""
         moved = False
         while line:
-            first = line[0]()
+            key = next(iter(line))
+            first = line[key]()
             if first is not None and not first.is_withdrawn:
                 if moved:
                     first.parker.wake()
                 return first
-            del line[0]
+            del line[key]
             moved = True
         return None

@@ -89,7 +89,7 @@ class Pipeline(Traffic[L]):
     def _send_script(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """The master does not have the script of a command."""
         call, command = pending.call, pending.command
-        if command.script is scripts.ACQUIRE and call is not None and (call.over or call.ballot.settled):
+        if command.script in scripts.LEASING and call is not None and (call.over or call.ballot.settled):
             # Only load it for later calls. The release of this acquire may have passed already, and the vote
             # would stand until its lease ends.
             load = encode(("SCRIPT", "LOAD", command.script.source))

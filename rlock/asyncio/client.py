@@ -14,6 +14,7 @@ from .._async.engine import Engine
 from .._async.runtime import run
 from .._client import hold_table
 from .._client.runtime import Parker
+from .._client.transfers import adopt_gen, detach_gen
 from ..base import AsyncLock, BaseClient, BaseLock, OnLost
 from ..errors import RLockError
 from ..model import LockStatus
@@ -81,6 +82,10 @@ class RLock(BaseLock[LossSignal], AsyncLock):
         engine = self._client._engine()
         await run(engine.release_gen(engine.held(self._options.hold_name)))
 
+    async def detach(self, ttl: float | None = None) -> str:
+        """End the caller's hold here, and keep the lock for whoever adopts it; see `rlock.RLock.detach`."""
+        return await run(detach_gen(self, ttl))
+
     async def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""
         engine = self._client._engine()
@@ -123,6 +128,10 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         from ..recipes.several import AsyncLocks
 
         return AsyncLocks(self, names, ttl, on_lost)
+
+    async def adopt(self, handle: str, **options: Any) -> RLock:
+        """The lock of a handle, held by the calling task; see `rlock.Client.adopt`."""
+        return await run(adopt_gen(self, handle, options))
 
     async def status(self, name: str) -> LockStatus:
         """The holder of a lock, and each master's view; see `rlock.Client.status`."""

@@ -21,8 +21,8 @@ from .output import OneLine, complain
 
 #: In the order of the help text.
 COMMANDS = (
-    "run", "hold", "status", "list", "watch", "exporter", "doctor", "evict", "init", "up", "demo",
-    "config", "completion", "help",
+    "run", "hold", "acquire", "renew", "release", "status", "list", "watch", "exporter", "doctor", "evict",
+    "init", "up", "demo", "config", "completion", "help",
 )  # fmt: skip
 
 #: click's completion scripts set it.

@@ -25,6 +25,20 @@ class Seconds(FloatParamType):
         return found
 
 
+class Duration(Seconds):
+    """A number of seconds above 0, or of minutes, hours or days with m, h or d behind it."""
+
+    name = "duration, such as 90, 90s, 10m or 2h"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of seconds."""
+        unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(str(value)[-1:], 0)
+        seconds = super().convert(str(value)[:-1] if unit else value, param, ctx) * (unit or 1)
+        if seconds <= 0:
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return seconds
+
+
 class SecondsWithin(Seconds, click.FloatRange):
     """A number of seconds with bounds. The help text tells them; without any it would say `x<=None`."""
 

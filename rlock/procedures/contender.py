@@ -28,6 +28,7 @@ class Grant(NamedTuple):
     votes: int = 0  # masters that granted it, when it was decided
     handed: bool = False  # by a release; False: it was free
     confirmation: Confirmation | None = None  # until then, messages grant it for the claim time only
+    hold_count: int = 1  # of the hold that was adopted
 
 
 class LocalGrant(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from ..model import Vote
 from . import replies, scripts
 from .command_templates import Command, CommandTemplate, encode, expect_grant
+from .handles import Handle
 from .keys import NOTE, OWN, Wire, evicted, is_shared, queue, readers, token_of, waiter_name
 from .keys import fence as fence_key
 from .tickets import Place
@@ -271,6 +272,25 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
     words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
     packed = encode(("EVAL", scripts.CONFIRM.source, *words))
     return Command(scripts.CONFIRM, words, (), packed, owner, decode=partial(replies.decode_batch, locks=1))
+
+
+def transfer(
+    handle: Handle,
+    present: str,
+    owner: str,
+    lease_ms: int,
+    waiter: str = "",
+    *,
+    checked: bool = False,
+    guarded: bool = True,
+) -> Command:
+    """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
+
+    ``checked``: only where no fencing token above the handle's was given. A longer lease stays then.
+    """
+    keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
+    words = (str(lease_ms), str(handle.hold_count), str(handle.token) if checked else "", waiter)
+    return _command(scripts.TRANSFER, keys, (*words, present, owner), echo=owner)
 
 
 def fence(name: str, owner: str, token: int) -> Command:

@@ -84,13 +84,15 @@ class ClientOptions:
             )
         return LeaseOptions(float(ttl), float(timeout), longest)
 
-    def check_hold_at_least(self, seconds: float) -> None:
-        if check_seconds("hold_at_least", seconds, or_zero=True) > self.max_ttl:
+    def kept(self, option: str, seconds: float, or_zero: bool = False) -> float:
+        """A time for which a lock is kept without an owner that renews it."""
+        if check_seconds(option, seconds, or_zero=or_zero) > self.max_ttl:
             raise OptionsError(
-                f"hold_at_least={seconds:g} s is over max_ttl={self.max_ttl:g} s, the longest lease of the "
+                f"{option}={seconds:g} s is over max_ttl={self.max_ttl:g} s, the longest lease of the "
                 f"fleet: the lock is kept as a lease that nobody renews; use a shorter one, or give every "
                 f"client max_ttl={seconds:g} (environment: RLOCK_MAX_TTL={seconds:g})"
             )
+        return float(seconds)
 
 
 @dataclass(frozen=True)

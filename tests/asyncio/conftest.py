@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rlock.asyncio
+from evidence.interrupts.cancellations import notes
 from rlock.rules.keys import NOTE, queue
 
 from ..servers import Fleet, raw
@@ -65,15 +66,6 @@ async def nothing_left(eyes: Eyes, *clients: rlock.asyncio.Client) -> None:
     await soon(lambda: not eyes.keys() and not any(notes(client) for client in clients))
     assert not eyes.keys()
     assert [notes(client) for client in clients] == [[] for _ in clients]
-
-
-def notes(client: rlock.asyncio.Client) -> list[object]:
-    """What a client keeps of holds and of acquires under way."""
-    engine = client._here()
-    if engine is None:
-        return []
-    kept = [*engine.holds, *engine.under_way.acquiring.values(), *engine.under_way.releasing.values()]
-    return [*kept, *engine._local_queue._lines]
 
 
 async def quiet(eyes: Eyes) -> None:

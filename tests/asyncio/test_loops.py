@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -58,25 +57,6 @@ def test_one_client_serves_one_event_loop_after_another(run: Run, eyes: Eyes) ->
     assert eyes.connections() <= before
     with pytest.raises(rlock.RLockError, match="closed"):
         run(work(nested=False))
-
-
-def test_two_loops_at_once_exclude_each_other_with_one_client(run: Run, eyes: Eyes) -> None:
-    client = Client(eyes.urls, TTL)
-    inside = 0
-
-    async def work() -> None:
-        nonlocal inside
-        for _ in range(50):
-            async with client.lock("x"):
-                inside += 1
-                await asyncio.sleep(0)
-                assert inside == 1, "two at once"
-                inside -= 1
-        # Not closed: that would be the other loop's, too.
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: run(work()), range(2)))
-    assert eyes.keys() == []
 
 
 @pytest.mark.parametrize("closer", ["a third loop", "the loop of the holder", "the loop of who waits"])

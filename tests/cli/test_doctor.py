@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import rlock
 from evidence.neighbours.faults import server
 from rlock.cli.doctor.acl import COMMANDS, OPTIONAL, Scope
-from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 
 from ..faults.proxy import Proxy
@@ -55,20 +52,12 @@ class Seen:
 
 def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str) -> Seen:
     """``rlock doctor --json`` in this process."""
-    environment = {f"RLOCK_{key.upper()}": value for key, value in settings.items()}
     # Long, so that a busy machine is not taken for slow masters.
-    usual = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_REQUEST_TIMEOUT": "1"}
-    environment = usual | environment
-    clean = {key: None for key in os.environ if key.startswith("RLOCK_")}
-    result = CliRunner().invoke(
-        cli, ["doctor", "--json", "--measure", str(measure), *words], env={**clean, **environment},
-        standalone_mode=False,
-    )  # fmt: skip
-    if result.exception is not None:
-        raise result.exception
-    told = json.loads(result.stdout)
+    own = {"RLOCK_REQUEST_TIMEOUT": "1"} | {f"RLOCK_{key.upper()}": value for key, value in settings.items()}
+    found = inside("doctor", "--json", "--measure", str(measure), *words, masters=urls, **own)
+    told = json.loads(found.out)
     assert all(finding["what"] and finding["why"] and finding["action"] for finding in told["findings"])
-    return Seen(result.return_value, told["masters"], told["findings"])
+    return Seen(found.code, told["masters"], told["findings"])
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -17,19 +17,6 @@ from ..servers import AnyMaster, Fleet, descendants, gone
 from .shell import begin, done, environment, inside, line, one_line, refused, rlock
 
 WHO = [sys.executable, "-c", "import os; print(os.environ['RLOCK_MASTERS'])"]
-#: Every command that asks masters a question and ends by itself.
-ASKING = (
-    ["run", "-n", "job", "true"],
-    ["hold", "-n", "job"],
-    ["status", "job"],
-    ["list"],
-    ["list", "--json"],
-    ["watch", "--once"],
-    ["watch", "--once", "--json"],
-    ["init"],
-    ["evict", "-y", "job"],
-    ["doctor", "--measure", "0"],
-)
 
 
 def test_up_runs_a_command_on_fresh_masters_and_ends_as_it_does() -> None:
@@ -42,12 +29,6 @@ def test_up_runs_a_command_on_fresh_masters_and_ends_as_it_does() -> None:
     missing = rlock("up", "-n", "1", "--", "no-such-program")
     assert missing.code == 127
     assert "rlock: no-such-program: " in missing.err
-
-
-@pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_a_wrong_password_has_one_exit_status(words: list[str], master: AnyMaster) -> None:
-    found = inside(*words, masters=[master.url.replace("redis://", "redis://nobody:wrong@")])
-    assert found.code == 64, found
 
 
 @pytest.mark.parametrize("words", [["run", "-n", "job", "true"], ["list"], ["status", "job"]], ids=" ".join)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import socketserver
 import threading
@@ -27,26 +26,6 @@ from .shell import rlock as run
 #: Sets the title, clears the screen, hides (as one character, too), turns the writing round, goes back.
 RUDE = "\x1b]0;owned\x07\x1b[2J\x9b8m\x1b[30m\u202egnorts\x08\x08"
 
-#: Answers on the wire: of other types, too long, too short, of a protocol that nobody asked for.
-SHAPES = (
-    b"*0\r\n",
-    b"*-1\r\n",
-    b"$-1\r\n",
-    b":-9223372036854775808\r\n",
-    b"*1\r\n*1\r\n*0\r\n",
-    b"*2\r\n$3\r\ninf\r\n$3\r\nnan\r\n",
-    b"*3\r\n$7\r\nmessage\r\n*0\r\n:5\r\n",
-    b"*6\r\n" + b":1\r\n" * 6,
-    b"*9\r\n" + b":1\r\n" * 9,
-    b"*9\r\n" + b"*0\r\n" * 9,
-    b"$2\r\n\xff\xfe\r\n",
-    b",nan\r\n",
-    b"%1\r\n*0\r\n:1\r\n",
-    b">2\r\n:1\r\n:2\r\n",
-    b"*99999999999\r\n",
-    b"HTTP/1.1 400 Bad Request\r\n\r\n",
-)
-
 _INFO = f"""\
 redis_version:7.0{RUDE}
 redis_mode:{RUDE}
@@ -60,10 +39,7 @@ maxmemory_policy:{RUDE}
 
 
 class Rude(socketserver.ThreadingTCPServer):
-    """``kind``: "errors" and "refusals" for every command; "facts": what it tells of itself is odd.
-
-    "shapes": what no command answers with, one after another; "shapes of scripts": once it is connected.
-    """
+    """``kind``: "errors" and "refusals" for every command; "facts": what it tells of itself is odd."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -71,17 +47,12 @@ class Rude(socketserver.ThreadingTCPServer):
     def __init__(self, kind: str) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.kind = kind
-        self._shapes = itertools.cycle(SHAPES)
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.server_address[1]}"
 
     def answer(self, command: str) -> bytes:
-        if self.kind == "shapes" or (
-            self.kind == "shapes of scripts" and command in ("EVALSHA", "SUBSCRIBE")
-        ):
-            return next(self._shapes)
         if self.kind == "facts":
             if command == "INFO":
                 info = _INFO.encode()
@@ -135,7 +106,7 @@ def obeyed(text: str) -> set[str]:
     return {c for c in text if not c.isprintable()} - {"\n"}
 
 
-@pytest.mark.parametrize("kind", ["errors", "refusals", "facts", "shapes"])
+@pytest.mark.parametrize("kind", ["errors", "refusals", "facts"])
 def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str) -> None:
     with rude(kind) as url:
         for words in COMMANDS:
@@ -144,35 +115,6 @@ def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str)
             assert obeyed(found.out + found.err) == set(), words
             assert "\nrlock: all is well" not in found.out + found.err, words
             assert found.out or found.err or words[0] == "run", words
-
-
-@pytest.mark.parametrize("kind", ["shapes", "shapes of scripts"])
-@pytest.mark.parametrize("beside", [0, 2])
-def test_no_answer_of_a_server_makes_a_call_raise_anything_but_our_errors(
-    kind: str, beside: int, masters3: Fleet
-) -> None:
-    with rude(kind) as url:
-        urls = [url, *masters3.urls[:beside]]
-        with client_of(urls) as client, client_of(urls) as other:
-            for i in range(len(SHAPES)):
-                for call in calls_of(client, other, f"x{i}"):
-                    with contextlib.suppress(rlock.RLockError):
-                        call()
-
-
-def calls_of(client: rlock.Client, other: rlock.Client, name: str) -> tuple[Callable[[], Any], ...]:
-    lock = client.lock(name)
-    return (
-        lambda: lock.acquire(timeout=0.05),
-        lambda: other.lock(name).acquire(timeout=0.05),
-        lambda: client.status(name),
-        lock.locked,
-        lock.release,
-    )
-
-
-def client_of(urls: list[str]) -> rlock.Client:
-    return rlock.Client(urls, ttl=0.5, restart_guard=0)
 
 
 def test_names_and_owners_are_shown_as_text(masters3: Fleet) -> None:

@@ -104,30 +104,6 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
     check(commands.status(name))
 
 
-def told_by(command: Command) -> tuple[str, ...]:
-    """Whom a release tells, and who leaves the queue with it."""
-    told = arguments_of(command)
-    words = told["channel"], told["claim_ms"], told.get("message", "owner"), told.get("waiter", "")
-    return (*words, told["owner"])
-
-
-def test_a_lock_shared_with_redisson_is_handed_to_nobody_and_every_release_is_told_to_all() -> None:
-    """Redisson's waiters are not in our queue."""
-    all_told = REDISSON.channel("x"), "0", "0"
-    for command in (
-        commands.free(REDISSON, "x", OWNER),
-        commands.free(REDISSON, "x", OWNER, "a:1|s"),
-        commands.undo(REDISSON, "x", OWNER),
-        commands.undo(REDISSON, "x", OWNER, hand_on=False),
-        commands.leave_queue(REDISSON, "x", "a:1|s", hand_on=False),
-        commands.nudge(REDISSON, "x"),
-        commands.evict(REDISSON, "x", OWNER, 20.0),
-    ):
-        assert told_by(command)[:3] == all_told
-    handed = commands.hand_over(REDISSON, "x", OWNER, "", waiting(), "a:9", barging=True, token=TOKEN)
-    assert told_by(handed)[:3] == (REDISSON.channel("x"), "1000", "0"), "or our own waiters behind it starve"
-
-
 NOTE = b"d0e1 0 1000"
 REFUSED = [-1, THEIRS, 2, 8_990, 42, 0, 0, NOTE, 0]
 GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, NOTE, 0]

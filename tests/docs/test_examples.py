@@ -213,44 +213,26 @@ def value():
 LOCKS = {"row": "items:a", "job": "a", "file": "file:data"}
 
 
-def source(name: str, old: str = "", new: str = "") -> str:
-    """A recipe and its driver; with ``new`` in the place of ``old``."""
-    return pages.block(PAGE.name, name, old, new) + DRIVERS.get(name, "")
-
-
 class Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-#: The condition by which a recipe refuses, and the recipe without it.
-UNFENCED = {
-    "row": ("row", "AND fence <= ?", "AND 0 <= ?"),
-    "job": ("job", "WHERE fences.fence <= excluded.fence", ""),
-    "file": ("file", "if token < int(", "if False and int("),
-    "client": ("server", "WHERE store.fence <= excluded.fence", ""),
-}
-
-
 @pytest.fixture
 def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """``ready(name, broken=True)``: a recipe in an empty directory, its value 100; without its condition."""
+    """``ready(name)``: a recipe in an empty directory, its value 100."""
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
 
-        def make(name: str, broken: bool = False) -> Any:
-            change = UNFENCED[name] if broken else ("", "", "")
-            texts = {
-                each: source(each, *(change[1:] if each == change[0] else ())) for each in (name, "server")
-            }
+        def make(name: str) -> Any:
             lock_name = LOCKS.get(name)
             if name == "client":
-                application = module(texts["server"]).application
+                application = module(pages.block(PAGE.name, "server")).application
                 server = stack.enter_context(make_server("127.0.0.1", 0, application, Server))
                 threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
                 stack.callback(server.shutdown)
                 lock_name = f"http://127.0.0.1:{server.server_port}/price"
                 monkeypatch.setenv("STORE_URL", lock_name)
-            made = module(texts[name])
+            made = module(pages.block(PAGE.name, name) + DRIVERS[name])
             made.prepare()
             made.lock_name = lock_name
             return made
@@ -282,17 +264,6 @@ def test_one_who_was_overtaken_is_refused_and_changes_nothing_and_can_begin_agai
     assert recipe.value() == 1100
     assert recipe.work(make_client(masters3.urls), nothing, 1) is True
     assert recipe.value() == 1101
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_without_its_condition_the_same_recipe_lets_him_write(
-    name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    """So the test above can fail."""
-    recipe = ready(name, broken=True)
-    with pytest.raises(rlock.LeaseLostError):  # it learns of it when it is too late
-        overtaken(recipe, make_client, masters3)
-    assert recipe.value() in (101, 1101)
 
 
 @pytest.mark.parametrize("name", DRIVERS)

@@ -47,7 +47,8 @@ from .pages import DOCS, PAGES, RLOCK, TOP, marked, starter, write_scripts
 def test_every_row_of_the_table_of_faults_names_a_test() -> None:
     text = (DOCS / "guarantees.md").read_text(encoding="utf-8")
     table = text.partition("\n## What each fault does\n")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    rows = [row for row in rows if row not in ("| fault | effect | test |", "|---|---|---|")]
     assert len(rows) > 40
     assert [row for row in rows if "[test_" not in row.split(" | ")[-1]] == []
 
@@ -202,7 +203,7 @@ WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sor
 #: The same number of words in a row in two places is a sentence that was copied.
 LONGEST_RUN = 25
 #: Of all pages in docs/. Change it only downwards.
-MOST_WORDS = 40_000
+MOST_WORDS = 38_400
 #: Programs and tables that the code computes may repeat each other.
 _NO_SENTENCES = re.compile(
     r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE

@@ -30,36 +30,6 @@ from .programs import (
     program,
 )
 
-#: argv: the way of starting, the kind of pool, the counter, times for each worker.
-COUNT = """
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-
-def work(lock, path, times):
-    count(path, times, lock)
-    return lock.is_owned()
-
-if __name__ == "__main__":
-    method, kind, path, times = sys.argv[1:5]
-    context = multiprocessing.get_context(method)
-    client = rlock.Client(URLS, 3.0)
-    lock = client.lock("x")
-    with lock:  # used before the workers start
-        pass
-    arguments = [(lock, path, int(times))] * 3
-    if kind == "process":
-        workers = [context.Process(target=work, args=each) for each in arguments]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        tell(codes=[worker.exitcode for worker in workers])
-    else:
-        with ProcessPoolExecutor(3, mp_context=context) as pool:
-            futures = [pool.submit(work, *each) for each in arguments]
-            tell(codes=[int(future.result()) for future in futures])
-"""
-
 #: argv: the way of starting.
 END = """
 import multiprocessing
@@ -84,22 +54,6 @@ def script(folder: Path, text: str) -> list[str]:
     """A program in a file: spawned children have to import it."""
     (folder / "program.py").write_text(COMMON + text)
     return [str(folder / "program.py")]
-
-
-@pytest.mark.parametrize(
-    ("method", "kind"),
-    [("fork", "process"), ("spawn", "process"), ("forkserver", "executor"), ("fork", "executor")],
-)
-def test_workers_and_an_ordinary_process_lose_no_update(
-    method: str, kind: str, masters3: Fleet, tmp_path: Path
-) -> None:
-    path = counter(tmp_path)
-    with program(ORDINARY, masters3.urls, "x", path, 40) as process:
-        told = outcome("", masters3.urls, method, kind, path, 20, command=script(tmp_path, COUNT))
-        assert process.end() == 0
-    assert told["codes"] == [0, 0, 0]
-    assert int(path.read_bytes()) == 3 * 20 + 40
-    assert_nothing_is_left(masters3)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import socket
 import threading
 import time
@@ -18,74 +17,15 @@ import rlock.asyncio
 from evidence.neighbours.faults import server
 from rlock._async.connection import Endpoint as AsyncEndpoint
 from rlock._async.runtime import run as async_run
-from rlock._client import endpoints, sentinel, subscriptions
+from rlock._client import endpoints, sentinel
 from rlock._client.handshake import ConnectError, ConnectOptions, connect
 from rlock._sync.connection import Endpoint
 from rlock._sync.engine import Engine
 from rlock._sync.runtime import run
-from rlock.events import MasterAnswers, MasterFailed, observe
-from rlock.telemetry import instruments
-from rlock.telemetry.labels import LockLabels
-from rlock.telemetry.recorder import Recorder
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, name_of, tell
-from ..telemetry.happenings import Ledger
-from .conftest import ClientFor, Proxies, Waiter, usable, waiting, within
-
-
-class Gauges:
-    """A sink that keeps the gauge of the masters that are heard."""
-
-    def __init__(self) -> None:
-        self.heard: dict[str, float] = {}
-
-    def add(self, *_: Any) -> None: ...
-    def note(self, *_: Any) -> None: ...
-
-    def set(self, instrument: instruments.Instrument, value: float, *labels: str) -> None:
-        if instrument is instruments.HEARD:
-            self.heard[labels[0]] = value
-
-
-def test_a_master_whose_messages_do_not_arrive_is_told_once_counted_and_measured(
-    masters3: Fleet,
-    client_for: ClientFor,
-    proxies: Proxies,
-    ledger: Ledger,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The messages of the others are a quorum, so no waiter misses anything."""
-    monkeypatch.setattr(subscriptions, "PROBE_LOOKS", 1)
-    (bad,) = proxies(masters3.urls[:1])
-    label, gauges = name_of(bad.url), Gauges()
-    end = observe(Recorder(gauges, LockLabels(None)))
-    holder, other = client_for(masters3.urls, 10.0), client_for([bad.url, *masters3.urls[1:]], 10.0)
-    lock = holder.lock("x")
-    lock.acquire()
-    waiter = Waiter(other)
-    waiting(holder)
-    assert eventually(lambda: gauges.heard.get(label) == 1)
-    with caplog.at_level(logging.INFO, "rlock"):
-        bad.forget_subscribers(later_ones=True)
-
-        def silent() -> list[bool]:
-            return [each.news for each in ledger.of(MasterFailed) if each.kind == "silent"]
-
-        assert eventually(lambda: len(silent()) > 1), "it is tried again"
-        assert gauges.heard[label] == 0
-        assert silent()[:2] == [True, False]
-        bad.mend()
-        assert eventually(lambda: gauges.heard[label] == 1)
-        assert any(event.messages and event.news for event in ledger.of(MasterAnswers))
-    end()
-    assert not waiter.done
-    lock.release()
-    assert waiter.got()
-    said = [record.getMessage() for record in caplog.records if label in record.getMessage()]
-    assert sum("no reply to SUBSCRIBE" in line for line in said) == 1
-    assert said[-1] == f"{label} confirms subscriptions again"
+from ..servers import Fleet, tell
+from .conftest import ClientFor, usable, within
 
 
 def refuse_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -74,7 +74,7 @@ def test_a_minority_that_is_gone_is_noticed_by_neither_the_holder_nor_the_others
 
 @pytest.mark.parametrize("how", HOW)
 def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_lease_ends(
-    how: str, fresh_masters: FreshMasters, client_for: ClientFor
+    how: str, fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = fresh_masters(3)
     holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
@@ -93,6 +93,7 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
         with pytest.raises(rlock.QuorumUnreachableError):
             ask()
     assert lock.lost.wait(5.0)
+    assert "trying on" in caplog.text
     # Silence is no loss before the validity ends; a renewal that was on its way may have moved the end.
     assert -0.05 < time.monotonic() - ends_at < 2.0
     with pytest.raises(rlock.LeaseLostError, match="another owner may have entered"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import KINDS, Kind
 from ..lock.conftest import make_client as make_client  # a fixture
-from .group import Place, ReplicatedGroup, Server
+from .group import ReplicatedGroup, Server
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
@@ -39,8 +40,8 @@ def group_of(server: ServerBinary) -> Iterator[GroupOf]:
     """``group_of(replicas, sentinels)``: a group in which nothing was ever locked."""
     with contextlib.ExitStack() as stack:
 
-        def make(replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()) -> ReplicatedGroup:
-            group = stack.enter_context(ReplicatedGroup(server, replicas, sentinels, places))
+        def make(*how: Any, **more: Any) -> ReplicatedGroup:
+            group = stack.enter_context(ReplicatedGroup(server, *how, **more))
             init(group.url)
             return group
 

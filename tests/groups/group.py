@@ -6,8 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -52,27 +51,17 @@ def until(done: Callable[[], object], what: str, patience_s: float = PATIENCE_S)
         time.sleep(0.03)
 
 
-class Place(NamedTuple):
-    """Where a server runs: its program, its address, and the network in which 127.0.0.1 is that server."""
-
-    binary: ServerBinary
-    address: str = "127.0.0.1"
-    inside: Callable[[], AbstractContextManager[None]] = nullcontext
-
-
 class Server(Master):
     """A server of a group."""
 
-    def __init__(self, place: Place, args: Sequence[str] = ARGUMENTS) -> None:
-        self.place = place
-        bind = ("--bind", *dict.fromkeys((place.address, "127.0.0.1")))
-        super().__init__(place.binary, args=(*args, *bind), password=PASSWORD)
+    def __init__(self, binary: ServerBinary, args: Sequence[str] = ARGUMENTS) -> None:
+        super().__init__(binary, args=args, password=PASSWORD)
 
     @property
     def client(self) -> redis.Redis:
         """A client that gives up soon and never tries again."""
         return redis.Redis(
-            self.place.address,
+            "127.0.0.1",
             self.port,
             password=self.password,
             protocol=2,
@@ -83,48 +72,44 @@ class Server(Master):
 
     def follow(self, primary: Server) -> None:
         """Make it a replica."""
-        self.client.replicaof(primary.place.address, primary.port)
-
-    def _answers(self) -> bool:
-        with self.place.inside():
-            return super()._answers()
+        self.client.replicaof("127.0.0.1", primary.port)
 
 
 class Sentinel(Server):
     """One Sentinel."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place, ("--sentinel", "--protected-mode", "no"))
+    def __init__(self, binary: ServerBinary) -> None:
+        super().__init__(binary, ("--sentinel", "--protected-mode", "no"))
 
     def watch(self, primary: Server, needed: int) -> None:
         """Watch the group of this primary."""
-        self.client.sentinel_monitor(SERVICE, primary.place.address, primary.port, needed)
+        self.client.sentinel_monitor(SERVICE, "127.0.0.1", primary.port, needed)
         for option, value in OPTIONS.items():
             self.client.sentinel_set(SERVICE, option, value)
 
 
 class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
-    """``replicas`` and a primary; ``sentinels`` watch them, none by default.
-
-    ``places``: of the servers, and of the Sentinels behind them.
-    """
+    """``replicas`` and a primary; ``sentinels`` watch them, none by default."""
 
     def __init__(
-        self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0, places: Sequence[Place] = ()
+        self,
+        binary: ServerBinary,
+        replicas: int = 1,
+        sentinels: int = 0,
+        replica: ServerBinary | None = None,
     ) -> None:
-        places = places or [Place(binary)] * (1 + replicas + sentinels)
         self.servers: list[Server] = []
         self.sentinels: list[Sentinel] = []
         try:
-            for place in places[: replicas + 1]:
-                self.servers.append(Server(place))
+            for each in (binary, *[replica or binary] * replicas):
+                self.servers.append(Server(each))
                 self.servers[-1].start()
             first = self.servers[0]
             for server in self.servers[1:]:
                 server.follow(first)
             until(lambda: len(self.replicas_of(first)) == replicas, "the replicas are online")
-            for place in places[replicas + 1 :]:
-                self.sentinels.append(Sentinel(place))
+            for _ in range(sentinels):
+                self.sentinels.append(Sentinel(binary))
                 self.sentinels[-1].start()
                 self.sentinels[-1].watch(first, sentinels // 2 + 1)
             self.await_sentinels()
@@ -141,7 +126,7 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         """The same with another number of replicas."""
         if not self.sentinels:
             return f"{self.servers[0].url}?replicas={replicas}"
-        hosts = ",".join(f"{sentinel.place.address}:{sentinel.port}" for sentinel in self.sentinels)
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         options = f"replicas={replicas}&sentinel_password={PASSWORD}"
         return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?{options}"
 

@@ -145,6 +145,9 @@ class Client:
             options["on_lost"] = lambda error: _tell(on_lost, error)
         return Lock(self, self.inner.lock(name, **options))
 
+    def adopt(self, handle: str, **options: Any) -> Lock:
+        return Lock(self, self.loop.run(lambda: self.inner.adopt(handle, **options)))
+
     def close(self) -> None:
         self.loop.run(self.inner.close)
 

@@ -217,71 +217,85 @@ TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
 def report(user_id: int, kind: str = "week", *args: Any, flag: bool = False, **kwargs: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"blocking": False, "timeout": 5}, "no timeout with blocking=False"),
-        ({"timeout": -2}, "timeout=-2.*give seconds, or -1"),
-        ({"timeout": "5"}, "timeout='5'.*give seconds"),
-        ({"on_busy": "skip"}, "never used .* add blocking=False or a timeout"),
-        ({"blocking": False, "on_busy": "ignore"}, "'skip' or 'raise'"),
-        ({"ttl": 20}, "max_ttl"),
-        ({"max_hold": 5, "renew": False}, "give one of the two"),
-        ({"fair": 1}, "fair must be"),
-    ],
-)
-def test_options_that_do_not_fit_together_are_refused_before_there_is_a_function(
-    options: dict[str, Any], told: str
-) -> None:
+async def task() -> None: ...
+
+
+def items() -> Iterator[int]:
+    yield 1
+
+
+async def later() -> AsyncIterator[int]:
+    yield 1
+
+
+def name_of(template: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    name: str = locked(CLIENT, template)(function).lock(*args, **kwargs).name
+    return name
+
+
+decorate: Any = locked
+#: What is refused before anybody is asked, most of it at decoration, and what is told.
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: decorate(CLIENT, "x", blocking=False, timeout=5), "no timeout with blocking=False"),
+    (lambda: decorate(CLIENT, "x", timeout=-2), "timeout=-2.*give seconds, or -1"),
+    (lambda: decorate(CLIENT, "x", timeout="5"), "timeout='5'.*give seconds"),
+    (lambda: decorate(CLIENT, "x", on_busy="skip"), "never used .* add blocking=False or a timeout"),
+    (lambda: decorate(CLIENT, "x", blocking=False, on_busy="ignore"), "'skip' or 'raise'"),
+    (lambda: decorate(CLIENT, "x", ttl=20), "max_ttl"),
+    (lambda: decorate(CLIENT, "x", max_hold=5, renew=False), "give one of the two"),
+    (lambda: decorate(CLIENT, "x", fair=1), "fair must be"),
+    # The client is not there yet.
+    (lambda: decorate(rlock.Client.from_env, "x", ttl=-1), "ttl"),
+    (lambda: decorate(rlock.Client.from_env, "x", ttl=0.01), "ttl"),
+    (lambda: decorate(rlock.Client.from_env, "x", max_hold=0), "max_hold"),
+    (lambda: decorate(rlock.Client.from_env, "x", on_lost=3), "on_lost"),
+    *((lambda no=no: decorate(no, "x"), "needs a client") for no in (None, 3, "redis://x", rlock.Client)),
+    # A client or a function of the other kind, and a generator.
+    (
+        lambda: decorate(CLIENT, "x")(task),
+        r"task\(\) is a coroutine function.*give it an rlock.asyncio.Client",
+    ),
+    (lambda: decorate(TASK_CLIENT, "x")(report), r"report\(\) is a function.*give it an rlock.Client,"),
+    (lambda: asyncio.run(decorate(lambda: CLIENT, "x")(task)()), r"give it an rlock\.asyncio\.Client"),
+    (lambda: decorate(lambda: TASK_CLIENT, "x")(report)(1), r"give it an rlock\.Client"),
+    (lambda: decorate(CLIENT, "x")(items), "released before its first item is made; use `with"),
+    (lambda: decorate(TASK_CLIENT, "x")(later), "released before its first item is made; use `with"),
+    # A name that no call can have.
+    (
+        lambda: decorate(CLIENT, "r:{user}")(report),
+        r"\{user\} .* no parameter of report\(\).*kind, args, flag",
+    ),
+    (lambda: decorate(CLIENT, "r:{}")(report), "is no parameter of report"),
+    (lambda: decorate(CLIENT, "r:{user_id")(report), "is no template"),
+    (lambda: decorate(CLIENT, "")(report), "must not be empty"),
+    (lambda: decorate(CLIENT, "rlock:x")(report), "the library's own"),
+    (lambda: decorate(CLIENT, 5)(report), "a template or a function of a name"),
+    # A call that gives no name.
+    (lambda: name_of("{user_id.nothing}", report, 1), "does not fit this call of report.*AttributeError"),
+    (lambda: name_of("{user_id}", report, ""), "must not be empty"),
+    (lambda: name_of("{user_id}", report, "rlock:x"), "the library's own"),
+    (lambda: name_of(lambda user_id: user_id, report, 3), "must be a str"),
+    # A search that goes back takes hours for a megabyte, and keeps other threads out.
+    (lambda: name_of("page:{user_id}", report, "<" * 1_000_000), "may have 1024 bytes, this one has 1000005"),
+    # A name that would differ from process to process.
+    *(
+        (lambda template=template, value=value: name_of(template, report, value), "same in every process")
+        for template in ("r:{user_id}", "r:{user_id!r}")
+        for value in (object(), [object()], report, lambda: 1)
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "told"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+def test_what_cannot_work_is_refused_before_anybody_is_asked(make: Callable[[], object], told: str) -> None:
     with pytest.raises(OptionsError, match=told):
-        locked(CLIENT, "x", **options)
+        make()
 
 
-@pytest.mark.parametrize("options", [{"ttl": -1}, {"ttl": 0.01}, {"max_hold": 0}, {"on_lost": 3}])
-def test_options_are_checked_at_decoration_when_the_client_is_not_there_yet(options: dict[str, Any]) -> None:
-    with pytest.raises(OptionsError, match=next(iter(options))):
-        locked(rlock.Client.from_env, "x", **options)
+def test_what_may_work_is_not_refused() -> None:
     locked(rlock.Client.from_env, "x", ttl=60)  # the client's max_ttl may allow it
-
-
-@pytest.mark.parametrize("client", [None, 3, "redis://x", rlock.Client])
-def test_anything_but_a_client_or_a_factory_is_refused(client: object) -> None:
-    with pytest.raises(OptionsError, match="needs a client"):
-        locked(client, "x")
-
-
-def test_a_client_of_the_wrong_kind_is_refused_at_decoration_or_else_at_the_call() -> None:
-    async def task() -> None: ...
-
-    with pytest.raises(
-        OptionsError, match=r"task\(\) is a coroutine function.*give it an rlock.asyncio.Client"
-    ):
-        locked(CLIENT, "x")(task)
-    with pytest.raises(OptionsError, match=r"report\(\) is a function.*give it an rlock.Client,"):
-        locked(TASK_CLIENT, "x")(report)
-    with pytest.raises(OptionsError, match=r"give it an rlock\.asyncio\.Client"):
-        asyncio.run(locked(lambda: CLIENT, "x")(task)())
-    with pytest.raises(OptionsError, match=r"give it an rlock\.Client"):
-        locked(lambda: TASK_CLIENT, "x")(report)(1)
-
-
-def test_generators_are_refused() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-
-    async def later() -> AsyncIterator[int]:
-        yield 1
-
-    for client, generator in ((CLIENT, items), (TASK_CLIENT, later)):
-        with pytest.raises(OptionsError, match="released before its first item is made; use `with"):
-            locked(client, "x")(generator)
-
-
-def test_the_length_of_a_name_is_checked_before_its_text() -> None:
-    """A search that goes back takes hours for a megabyte, and keeps other threads out."""
-    with pytest.raises(OptionsError, match="may have 1024 bytes, this one has 1000005"):
-        locked(CLIENT, "page:{user_id}")(report).lock("<" * 1_000_000)
-    assert locked(CLIENT, "page:{user_id}")(report).lock("<" * 1000).name == "page:" + "<" * 1000
+    assert name_of("page:{user_id}", report, "<" * 1000) == "page:" + "<" * 1000
+    assert name_of("r:{user_id}", report, "look at 0x12") == "r:look at 0x12"
 
 
 def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client() -> None:
@@ -310,11 +324,6 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
     assert len(made) == calls, "the client is made already"
 
 
-def name_of(template: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    name: str = locked(CLIENT, template)(function).lock(*args, **kwargs).name
-    return name
-
-
 @pytest.mark.parametrize(
     ("template", "arguments", "options", "name"),
     [
@@ -333,49 +342,3 @@ def test_the_name_comes_from_the_arguments_of_the_call(
     template: Any, arguments: tuple[Any, ...], options: dict[str, Any], name: str
 ) -> None:
     assert name_of(template, report, *arguments, **options) == name
-
-
-def test_a_field_that_is_no_parameter_is_refused_at_decoration_with_those_there_are() -> None:
-    with pytest.raises(
-        OptionsError, match=r"\{user\} .* no parameter of report\(\).*user_id, kind, args, flag"
-    ):
-        locked(CLIENT, "r:{user}")(report)
-
-
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("r:{}", "is no parameter of report"),
-        ("r:{user_id", "is no template"),
-        ("", "must not be empty"),
-        ("rlock:x", "the library's own"),
-        (5, "a template or a function of a name"),
-    ],
-)
-def test_an_impossible_name_is_refused_at_decoration(template: Any, told: str) -> None:
-    with pytest.raises(OptionsError, match=told):
-        locked(CLIENT, template)(report)
-
-
-@pytest.mark.parametrize(
-    ("template", "argument", "told"),
-    [
-        ("{user_id.nothing}", 1, "does not fit this call of report.*AttributeError"),
-        ("{user_id}", "", "must not be empty"),
-        ("{user_id}", "rlock:x", "the library's own"),
-        (lambda user_id: user_id, 3, "must be a str"),
-    ],
-)
-def test_a_call_that_gives_no_name_is_refused_before_anybody_is_asked(
-    template: Any, argument: object, told: str
-) -> None:
-    with pytest.raises(OptionsError, match=told):
-        name_of(template, report, argument)
-
-
-@pytest.mark.parametrize("value", [object(), [object()], report, lambda: 1])
-def test_a_name_that_would_differ_from_process_to_process_is_refused(value: object) -> None:
-    for template in ("r:{user_id}", "r:{user_id!r}"):
-        with pytest.raises(OptionsError, match="same in every process"):
-            name_of(template, report, value)
-    assert name_of("r:{user_id}", report, "look at 0x12") == "r:look at 0x12"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -162,37 +160,6 @@ def test_an_acquire_that_is_interrupted_keeps_nothing(urls: list[str], make_clie
     with patch.object(client._engine(), "admit", interrupted), pytest.raises(KeyboardInterrupt):
         client.lock("x", hold_at_least=8).acquire()
     assert make_client(urls).lock("x").acquire(timeout=2)
-
-
-@threads_only
-def test_three_machines_run_a_job_once(urls: list[str], make_client: MakeClient) -> None:
-    """Clocks that differ by some tenths of a second, and a job that is faster than that."""
-    runs: list[int] = []
-
-    def machine(number: int, late: float) -> None:
-        lock = make_client(urls).lock("nightly", hold_at_least=3)
-        time.sleep(late)
-        if lock.acquire(blocking=False):
-            with suppress(rlock.LeaseLostError):
-                runs.append(number)
-                lock.release()
-
-    threads = [threading.Thread(target=machine, args=(i, 0.15 * i)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(runs) == 1
-
-
-@threads_only
-def test_an_eviction_is_a_loss_as_for_any_lock(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x", hold_at_least=8)
-    lock.acquire()
-    other.evict("x")
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
 
 
 @threads_only

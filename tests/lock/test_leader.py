@@ -166,6 +166,20 @@ def test_a_leader_stops_before_its_lease_ends(
 
 
 @pytest.mark.kinds("memory")
+def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
+    urls: list[str], make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(urls)
+    with client.leader("beat") as leader:
+        assert leader.wait(10)
+        holds = client._engine().holds
+        now = holds.clock
+        monkeypatch.setattr(holds, "clock", lambda: now() + client.ttl)
+        assert not leader.is_leader()
+        monkeypatch.undo()
+
+
+@pytest.mark.kinds("memory")
 def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
     urls: list[str], make_client: MakeClient
 ) -> None:

@@ -147,30 +147,6 @@ def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
     second.say()
 
 
-def test_the_status_shows_who_waits_and_since_when(masters3: Fleet, make_client: MakeClient) -> None:
-    client, holder = make_client(masters3.urls), make_client(masters3.urls)
-    began = time.time()
-
-    def take(client: rlock.Client) -> None:
-        with client.lock("x"):
-            pass
-
-    with holder.lock("x"):
-        threads = [threading.Thread(target=take, args=(client,)) for _ in range(3)]
-        threads[0].start()
-        assert eventually(lambda: client.status("x").queue_length == 1)
-        threads.append(threading.Thread(target=take, args=(holder,)))
-        for thread in threads[1:]:
-            thread.start()
-        # Three threads of one client: one is in the queue for all of them.
-        assert eventually(lambda: client.status("x").queue_length == 2)
-        waiters = client.status("x").waiters
-        assert waiters == holder.status("x").waiters
-        assert [waiter.since for waiter in waiters] == pytest.approx([began] * 2, abs=5.0)
-    for thread in threads:
-        thread.join(20)
-
-
 FENCE = "rlock:{x}:fence"
 #: Nobody listens there: masters that are dead.
 DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")

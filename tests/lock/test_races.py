@@ -94,20 +94,6 @@ def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, mak
     assert other.lock("x").acquire(timeout=5.0), "renewed for ever, because a traceback keeps a frame"
 
 
-def test_with_hides_no_exception_of_its_body_behind_one_of_ours(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
-    with pytest.raises(ZeroDivisionError), client.lock("x"):
-        client.close()
-        raise ZeroDivisionError
-    again = make_client(masters3.urls)
-    lock = again.lock("x")
-    with pytest.raises(ZeroDivisionError), lock:
-        lock.release()
-        raise ZeroDivisionError
-
-
 @threads_only
 def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
     masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture

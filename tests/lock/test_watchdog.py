@@ -31,17 +31,6 @@ def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")}
 
 
-def test_a_lock_outlives_its_ttl_while_it_is_held(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls, ttl=0.6), make_client(urls)
-    lock = client.lock("x")
-    with lock:
-        until = time.monotonic() + 1.3
-        while time.monotonic() < until:
-            assert not other.lock("x").acquire(blocking=False)
-            lock.check()
-            time.sleep(0.05)
-
-
 @threads_only
 def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
@@ -119,30 +108,6 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
         assert eventually(lambda: not tellers())
 
 
-@pytest.mark.rule("3.5")
-def test_a_majority_that_stops_makes_it_suspect_and_lost_only_at_the_end_of_the_validity(
-    fresh_masters: Callable[..., Fleet], make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls, ttl=2.4)
-    lock = client.lock("x")
-    lock.acquire()
-    fleet(2).pause()
-    assert eventually(lambda: any("trying on" in record.message for record in caplog.records), within=5.0)
-    began = time.monotonic()
-    while True:
-        told = lock.lost.is_set()  # first: it may be told between two looks, but never before the end
-        if lock.remaining() <= 0:
-            break
-        assert not told
-        assert time.monotonic() - began < 5.0
-        time.sleep(0.02)
-    assert lock.lost.is_set()
-    with pytest.raises(rlock.LeaseLostError, match="validity"):
-        lock.release()
-    fleet.resume()
-
-
 def test_max_hold_ends_a_hold_that_hangs(urls: list[str], make_client: MakeClient) -> None:
     client, other = make_client(urls), make_client(urls)
     lock = client.lock("x", ttl=0.6, max_hold=1.0)
@@ -154,15 +119,6 @@ def test_max_hold_ends_a_hold_that_hangs(urls: list[str], make_client: MakeClien
     assert time.monotonic() - began < 2.0
     with pytest.raises(rlock.LeaseLostError, match="max_hold"):
         lock.release()
-
-
-def test_a_thread_that_died_is_renewed_no_more(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls, ttl=0.9), make_client(urls)
-    in_thread(client.lock("x").acquire)
-    assert not other.lock("x").acquire(blocking=False), "freed at once: what it wrote may be half done"
-    assert other.lock("x").acquire(timeout=5.0)
-    other.lock("x").release()
-    assert eventually(lambda: not threads())
 
 
 def test_a_thread_that_the_threading_module_does_not_know_is_an_owner_too(
@@ -215,31 +171,6 @@ def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
     thread.join()
     assert eventually(lambda: ledger.of(Lost))
     assert [event.cause for event in ledger.of(RenewalStopped, Lost)] == ["dead owner", "dead owner"]
-
-
-@pytest.mark.real_masters
-def test_a_master_that_dies_and_comes_back_is_told(
-    make_client: MakeClient, fresh_masters: Callable[..., Fleet], ledger: Ledger
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls)
-    with client.lock("job"):
-        pass
-    fleet[1].kill()
-    with client.lock("job"):
-        assert eventually(lambda: ledger.of(MasterFailed))
-    fleet[1].start()
-
-    def back() -> bool:
-        with client.lock("job"):
-            return any(event.news for event in ledger.of(MasterAnswers))
-
-    assert eventually(back, 20)
-    label = client.masters[1]
-    first = [event.master for event in ledger.of(MasterAnswers) if not event.news]
-    assert set(first) >= {*client.masters}, "whoever counts masters has to know of those that are well"
-    assert {event.master for event in ledger.of(MasterFailed, MasterAnswers) if event.news} == {label}
-    assert {event.kind for event in ledger.of(MasterFailed)} <= {"broken", "down"}
 
 
 def test_an_observer_that_raises_stops_nothing(

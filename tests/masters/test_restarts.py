@@ -94,26 +94,6 @@ def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters)
 
 
 @pytest.mark.rule("3.6")
-def test_a_client_that_was_idle_notices_a_flush_with_the_grant_itself(fresh_masters: FreshMasters) -> None:
-    fleet = fresh_masters(3)
-    for master in fleet:
-        raw(master.url).delete(NOTE)  # nobody has used this fleet before
-    time.sleep(GUARD + 2.0)  # else the age of the servers alone would keep it out
-    with a_client(fleet) as anna, a_client(fleet) as ben:
-        assert not ben.lock("x").locked()
-        # A fixed lease on all masters but one, which does not even know of the attempt.
-        fleet[2].pause()
-        assert anna.lock("x", renew=False).acquire(timeout=5)
-        fleet[2].resume()
-        raw(fleet[1].url).flushall()
-        assert refused(ben.lock("x"), blocking=False)
-        assert anna.lock("x").is_owned()
-        with a_client(fleet) as cara:
-            assert refused(cara.lock("x"), blocking=False), "the note must not hide it"
-            assert anna.lock("x").is_owned()
-
-
-@pytest.mark.rule("3.6")
 def test_a_connection_from_before_config_set_does_not_call_a_master_durable(
     fresh_masters: FreshMasters,
 ) -> None:

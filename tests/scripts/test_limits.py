@@ -147,7 +147,9 @@ def test_without_leave_to_write_or_to_expire_an_acquire_is_an_error_and_leaves_n
     assert box.content() is None
 
 
-@pytest.mark.parametrize("script", ["acquire", "release", "status", "wait", "renew", "heal", "confirm"])
+@pytest.mark.parametrize(
+    "script", ["acquire", "release", "status", "wait", "renew", "heal", "confirm", "transfer"]
+)
 def test_a_refused_read_is_an_error_and_never_an_answer(box: Box, script: str) -> None:
     """An error that passes for *absent* or for *not a lock* would be counted as a vote."""
     box.acquire(THEIRS)
@@ -162,6 +164,7 @@ LEASES: dict[str, Callable[[Box, int], Any]] = {
     "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
     "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
     "confirm": lambda box, lease_ms: box.confirm(MINE, lease_ms),
+    "transfer": lambda box, lease_ms: box.transfer(MINE, MINE, lease_ms),
 }
 
 

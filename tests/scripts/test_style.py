@@ -30,7 +30,7 @@ COMMANDS = {"hlen", "hget", "hgetall", "hset", "hdel", "del", "exists", "pexpire
 COMMANDS |= {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard", "get", "set", "info"}
 #: Commands that only read. A replica answers them, and an operator's look uses no others.
 READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard", "time", "get"}
-ABOUT_ONE_LOCK = {"acquire", "release", "status", "wait", "fence", "handshake", "confirm"}
+ABOUT_ONE_LOCK = {"acquire", "release", "status", "wait", "fence", "handshake", "confirm", "transfer"}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
 BATCHES = {"renew", "heal", "readers"}
 #: The commands that a script may use on each kind of key, beside DEL and PEXPIRE.
@@ -213,6 +213,9 @@ def exercise(box: Box, user: Box, ears: Ears) -> list[tuple[Any, ...]]:
         told(user.acquire, THEIRS)
         told(user.acquire, waiter=CARA)
         told(user.hand_on, THEIRS)  # Cara is dead
+        told(user.acquire, waiter=CARA)
+        told(user.transfer, waiter=CARA)
+        told(user.hand_on, THEIRS)
         box.client.delete(EVICTED)
     return answers
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import pickle
-import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,20 +32,6 @@ def client(fleet: MemoryMasters) -> Iterator[rlock.Client]:
         yield client
 
 
-@pytest.fixture(params=["eventfd", "pipe"])
-def any_bell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "pipe":
-        monkeypatch.delattr(os, "eventfd", raising=False)
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def rlock_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rlock")]
-
-
 def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
     with rlock.Client(fleet.masters, ttl=2.0) as client:
         assert client.masters == [master.label for master in fleet]
@@ -61,29 +43,6 @@ def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
         rlock.Client([fleet[0], fleet[0]])
     with pytest.raises(rlock.OptionsError, match="at least one"):
         MemoryMasters(0)
-
-
-@pytest.mark.usefixtures("any_bell")
-def test_closed_and_dropped_clients_leave_nothing(fleet: MemoryMasters) -> None:
-    def use(client: rlock.Client) -> rlock.Client:
-        with client.lock("x"):
-            assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
-        return client
-
-    use(memory_client(masters=fleet)).close()
-    gc.collect()
-    before = descriptors()
-    for _ in range(5):
-        use(memory_client(masters=fleet)).close()
-    assert descriptors() == before
-    for _ in range(5):
-        use(memory_client(masters=fleet))
-    assert eventually(lambda: not rlock_threads())
-    gc.collect()
-    assert eventually(lambda: descriptors() == before), (before, descriptors())
-    assert [len(master._connections_by_id) for master in fleet] == [0] * len(fleet)
-    use(memory_client(masters=fleet)).close()
-    assert [master._keys.subscribers for master in fleet] == [{}] * len(fleet)
 
 
 def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -> None:

@@ -43,7 +43,7 @@ class Trouble(enum.Enum):
     PROTOCOL = ("the server there speaks another protocol", "correct the port")
     CLOSED = (
         "it closes the connection",
-        "another program listens there, or it wants TLS: then write rediss:// in the URL",
+        "a proxy without pub/sub, or another program, listens there; or it wants TLS: rediss:// in the URL",
     )
     CROWDED = (
         "it accepts no more connections",

@@ -6,24 +6,19 @@ evidence/simulation/test_model.py compares it with real servers. The model leave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
 from ...rules.keys import READERS, is_shared
-from .keyspace import Message
+from .keyspace import NOTE, Message
 from .readers import Readers
 
 Reply = list[Any]
 #: Dead waiters that one release passes over, as in lua/release.lua.
 PASSED_OVER = 200
-#: The greatest token that a script takes from a key.
-MOST = 9 * 10**15
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
-_TOKEN = re.compile(r"^(\d+) (.*)$")
-_NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
 
 
 class Master(Readers):
@@ -42,6 +37,7 @@ class Master(Readers):
             "heal": self._heal,
             "fence": self._fence,
             "confirm": self._confirm,
+            "transfer": self._transfer,
             "handshake": self._handshake,
             "readers": self._readers,
         }
@@ -58,34 +54,6 @@ class Master(Readers):
         self._us = self.time_us()
         reply = self._scripts[script](keys, *words)
         return reply, self._published
-
-    def _last(self, fence: str) -> tuple[int, str]:
-        """The last fencing token and its owner."""
-        found = _TOKEN.match(self.text(fence))
-        return (0, "") if found is None or int(found[1]) > MOST else (int(found[1]), found[2])
-
-    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
-        token, given_to = self._last(fence)
-        if anew or given_to != owner:
-            least = int(proposal)
-            if least < self._us - int(fence_ms) * 1000:
-                least = self._us
-            token = max(token + 1, least)
-            self._remember(fence, token, owner, fence_ms)
-        return token
-
-    def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
-        """The note; its longest lease is at least the one that is granted now."""
-        if len(keys) <= index:
-            return b""
-        found = _NOTE.match(self.text(keys[index]))
-        if lease_ms and found is not None and int(found[3]) < int(lease_ms):
-            self.write(keys[index], f"{found[1]} {found[2]} {lease_ms}")
-        return self.text(keys[index]).encode()
-
-    def _remember(self, fence: str, token: int, owner: str, fence_ms: str) -> None:
-        ahead_ms = max(0, token - self._us) // 1000
-        self.write(fence, f"{token} {owner}", str(int(fence_ms) + ahead_ms))
 
     # -- the scripts, each as its file reads -------------------------------------------------------------
 
@@ -274,6 +242,28 @@ class Master(Readers):
             code = 1
         return [owner.encode(), [code], self._note(keys, 2)]
 
+    def _transfer(self, keys: Sequence[str], lease_ms: str, count: str, token: str, *words: str) -> Reply:
+        waiter, present, owner = words
+        lock, fence, queue = keys[:3]
+        note = self._note(keys, 3)
+        self._zrem(queue, waiter)
+        fields = self._fields(lock)
+        if fields == 0:
+            return [0, b"", 0, -2, 0, 0, 0, note, 0]
+        found = self._holder(lock) if fields == 1 else None
+        if found is None:
+            return [*_NOT_A_LOCK, 0, 0, 0, note, 0]
+        holder, ttl_ms, stands = found[0], self.pttl(lock), found[0] == owner
+        if holder == present:
+            stands = token == "" or self._last(fence)[0] <= int(token)
+        if not stands:
+            return [-1, holder.encode(), found[1], ttl_ms, 0, 0, 0, note, 0]
+        ttl_ms = max(ttl_ms if token or lease_ms == "0" else 1, int(lease_ms), 1)
+        self.keys.pop(lock)
+        self._set(lock, owner, count)
+        self._pexpire(lock, str(ttl_ms))
+        return [1, owner.encode(), int(count), ttl_ms, 0, 0, int(token or 0), note, 0]
+
     def _heal(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *leases: str) -> Reply:
         codes = []
         locks = len(leases) // 3
@@ -294,30 +284,6 @@ class Master(Readers):
                     self._remember(fence, int(token), owner, fence_ms)
         return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if 2 in codes else "")]
 
-    def _readers(self, keys: Sequence[str], lease_ms: str, fence_ms: str, task: str, *leases: str) -> Reply:
-        codes = []
-        locks = len(leases) // 2
-        for i in range(locks):
-            lock, fence, evicted, readers = keys[4 * i : 4 * i + 4]
-            owner, token = leases[2 * i : 2 * i + 2]
-            entry = self.find(lock)
-            reading = entry is not None and entry.kind == "hash" and READERS in entry.fields
-            code = 0 if entry is None else -1
-            if reading:
-                code = int(self._reads(readers, owner))
-            if code == 0 and task == "heal":
-                code = -1 if self.find(evicted) is not None else 2
-            if code > 0:
-                self._add_reader(readers, owner, lease_ms)
-                if not reading:
-                    self._set(lock, READERS, "0")
-                self._expire_readers(lock, readers)
-            if code == 2 and self._last(fence)[0] < int(token):
-                self._remember(fence, int(token), owner, fence_ms)
-            codes.append(code)
-        changed = lease_ms if max(codes) > 0 else ""
-        return [leases[0].encode(), codes, self._note(keys, 4 * locks, changed)]
-
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
         last, given_to = self._last(keys[1])
         if len(keys) > 2:
@@ -334,7 +300,7 @@ class Master(Readers):
 
     def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
         text = self.text(keys[0])
-        found = _NOTE.match(text)
+        found = NOTE.match(text)
         since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
         head, mark, _ = (found[1] if found is not None else "").partition(":durable")
         life, _, first = head.partition("@")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...rules.keys import READERS, is_shared
@@ -81,6 +82,32 @@ class Readers(Keyspace):
             if bar and token != owner and self._publish(channel + _client(first), token) > 0:
                 invited += 1
         return invited, left
+
+    def _readers(
+        self, keys: Sequence[str], lease_ms: str, fence_ms: str, task: str, *leases: str
+    ) -> list[Any]:
+        codes = []
+        locks = len(leases) // 2
+        for i in range(locks):
+            lock, fence, evicted, readers = keys[4 * i : 4 * i + 4]
+            owner, token = leases[2 * i : 2 * i + 2]
+            entry = self.find(lock)
+            reading = entry is not None and entry.kind == "hash" and READERS in entry.fields
+            code = 0 if entry is None else -1
+            if reading:
+                code = int(self._reads(readers, owner))
+            if code == 0 and task == "heal":
+                code = -1 if self.find(evicted) is not None else 2
+            if code > 0:
+                self._add_reader(readers, owner, lease_ms)
+                if not reading:
+                    self._set(lock, READERS, "0")
+                self._expire_readers(lock, readers)
+            if code == 2 and self._last(fence)[0] < int(token):
+                self._remember(fence, int(token), owner, fence_ms)
+            codes.append(code)
+        changed = lease_ms if max(codes) > 0 else ""
+        return [leases[0].encode(), codes, self._note(keys, 4 * locks, changed)]
 
     def _with_readers(self, reply: list[Any], readers: str) -> list[Any]:
         line = self.line(readers)

@@ -1,0 +1,226 @@
+------------------------------- MODULE Detach -------------------------------
+(***************************************************************************)
+(* A hold that changes hands: `detach` and `adopt`. The numbers of the     *)
+(* rules are those of docs/contributing/safety.md.                         *)
+(*                                                                         *)
+(* The holder A has detached, or will. On each master its last command     *)
+(* renames the key from A to H for L ticks; H is nobody's. An adopter      *)
+(* renames H to its own name, and has the lock if a quorum did so. Else it *)
+(* renames its keys back. A rival acquires, and gets a greater token.      *)
+(*                                                                         *)
+(* Each command to each master runs at any time after it was sent, or      *)
+(* never: the detach and each rename once, an undo and a release at any    *)
+(* time after the end, A's healings also after the detach. So a process    *)
+(* that stops or is killed at any point is in the model, too. An adopter   *)
+(* may ask as soon as A has ended its hold: the handle travels at once.    *)
+(*                                                                         *)
+(* Left out, because Lock.tla has it: clocks of clients that run at other  *)
+(* rates, renewal and healing by the adopter, handshakes and notes (here   *)
+(* the age of a memory is known). Tokens after a loss of memory rest on    *)
+(* clocks, so rows with losses check no tokens.                            *)
+(***************************************************************************)
+EXTENDS Naturals, FiniteSets, TLC
+
+CONSTANTS
+    Masters, Adopters, Rivals,  \* sets of model values
+    A, H, NoOne,
+    T,          \* the lease of A, of adopters and of rivals
+    L,          \* the lease of the detached hold
+    D,          \* a round is decided within D ticks
+    Guard,      \* a memory younger than Guard has no vote
+    Losses,     \* how many times a master loses its memory
+    Broken      \* the rules that are left out
+
+VARIABLES
+    key,      \* [Masters -> owner, ticks left]
+    fence,    \* [Masters -> the last token: 1 is that of A, 2 a greater one, 0 none]
+    age,      \* [Masters -> for how long it has lost nothing]
+    ran,      \* the masters that ran the detach
+    client,   \* [Clients -> what a client knows]
+    vote,     \* [Clients -> [Masters -> ticks until this vote counts]]
+    later,    \* a rival has had the lock
+    adopted,  \* so many adopters have had the lock
+    between,  \* one of them had it after a rival
+    losses
+vars == <<key, fence, age, ran, client, vote, later, adopted, between, losses>>
+
+Clients     == {A} \cup Adopters \cup Rivals
+Kept(rule)  == rule \notin Broken
+Minus(a, b) == IF a > b THEN a - b ELSE 0
+Least(a, b) == IF a < b THEN a ELSE b
+Most(a, b)  == IF a > b THEN a ELSE b
+Quorum      == Cardinality(Masters) \div 2 + 1
+Longest     == Most(T, L)
+
+Free    == [owner |-> NoOne, left |-> 0]
+None    == Guard + 1              \* no command of this round has run
+Nothing == Guard + 2              \* it ran, or runs too late, and its answer counts for nothing
+NoVotes == [m \in Masters |-> None]
+Idle    == [phase |-> "idle", left |-> 0, round |-> 0]
+
+TypeOK ==
+    /\ key \in [Masters -> [owner: Clients \cup {H, NoOne}, left: 0..Longest]]
+    /\ fence \in [Masters -> 0..2] /\ age \in [Masters -> 0..Guard] /\ ran \subseteq Masters
+    /\ client \in [Clients -> [phase: {"idle", "asking", "holding", "undoing", "released"},
+                               left: 0..T, round: 0..T]]
+    /\ vote \in [Clients -> [Masters -> 0..Nothing]]
+    /\ later \in BOOLEAN /\ adopted \in 0..Cardinality(Adopters) /\ between \in BOOLEAN /\ losses \in 0..Losses
+
+Holds(c) == client[c].phase = "holding" /\ client[c].left > 0
+
+-----------------------------------------------------------------------------
+(* The holder. Its hold ends before its last command is sent.              *)
+
+Detach ==
+    /\ Holds(A)
+    /\ client' = [client EXCEPT ![A] = [Idle EXCEPT !.phase = "released"]]
+    /\ UNCHANGED <<key, fence, age, ran, vote, later, adopted, between, losses>>
+
+RunDetach(m) ==
+    /\ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
+    /\ m \notin ran /\ key[m].owner = A
+    /\ key' = [key EXCEPT ![m] = [owner |-> H, left |-> L]]
+    /\ ran' = ran \cup {m}
+    /\ UNCHANGED <<fence, age, client, vote, later, adopted, between, losses>>
+
+\* A late acquire, or a healing. An acquire gives a token above the last one, a healing leaves a greater one.
+LateKey(m) ==
+    /\ key[m].owner = NoOne
+    /\ key' = [key EXCEPT ![m] = [owner |-> A, left |-> T]]
+    /\ fence' = [fence EXCEPT ![m] = Most(@, 1)]
+    /\ UNCHANGED <<age, ran, client, vote, later, adopted, between, losses>>
+
+-----------------------------------------------------------------------------
+(* Adopters. A client asks once: each attempt has a name of its own.       *)
+
+Stands(m) ==
+    /\ \/ key[m].owner = H
+       \/ key[m].owner = NoOne /\ ~Kept("3.12 no free key")
+       \/ key[m].owner \notin {H, NoOne} /\ ~Kept("3.12 the old owner stands")
+    /\ fence[m] <= 1 \/ ~Kept("3.12 no greater token since")
+
+\* A longer lease stays: a failed adopt must not shorten it.
+Swap(b, m) ==
+    /\ vote[b][m] = None
+    /\ client[b].phase # "idle" \/ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
+    /\ Stands(m) /\ key[m].owner # b
+    /\ key' = [key EXCEPT ![m] = [owner |-> b, left |-> Most(@.left, T)]]
+    /\ client' = [client EXCEPT ![b].phase = IF @ = "idle" THEN "asking" ELSE @]
+    /\ vote' = [vote EXCEPT ![b][m] = IF client[b].phase \in {"idle", "asking"} THEN Guard - age[m] ELSE Nothing]
+    /\ UNCHANGED <<fence, age, ran, later, adopted, between, losses>>
+
+Counted(c) == {m \in Masters : vote[c][m] = 0 \/ (vote[c][m] <= Guard /\ ~Kept("3.12 old memories only"))}
+
+Adopt(b) ==
+    /\ client[b].phase = "asking" /\ client[b].round < T
+    /\ Cardinality(Counted(b)) >= IF Kept("3.12 a quorum") THEN Quorum ELSE 1
+    /\ client' = [client EXCEPT ![b] = [phase |-> "holding", left |-> T - client[b].round, round |-> 0]]
+    /\ adopted' = adopted + 1 /\ between' = (between \/ later)
+    /\ UNCHANGED <<key, fence, age, ran, vote, later, losses>>
+
+\* It gives up, or gives the lock back, or dies.
+Leave(b) ==
+    /\ client[b].phase \in {"asking", "holding"}
+    /\ client' = [client EXCEPT ![b] = [Idle EXCEPT !.phase =
+           IF client[b].phase = "asking" THEN "undoing" ELSE "released"]]
+    /\ UNCHANGED <<key, fence, age, ran, vote, later, adopted, between, losses>>
+
+\* The undo leaves the rest of the lease.
+Undo(b, m) ==
+    /\ client[b].phase = "undoing"
+    /\ key[m].owner = b \/ (key[m].owner \in Adopters /\ ~Kept("3.12 the undo is for its own"))
+    /\ key' = [key EXCEPT ![m].owner = H]
+    /\ UNCHANGED <<fence, age, ran, client, vote, later, adopted, between, losses>>
+
+Release(b, m) ==
+    /\ client[b].phase = "released" /\ key[m].owner = b
+    /\ key' = [key EXCEPT ![m] = Free]
+    /\ UNCHANGED <<fence, age, ran, client, vote, later, adopted, between, losses>>
+
+-----------------------------------------------------------------------------
+(* Rivals acquire, again and again.                                        *)
+
+Grant(c, m) ==
+    /\ client[c].phase \in {"idle", "asking"} /\ vote[c][m] = None /\ key[m].owner = NoOne
+    /\ key' = [key EXCEPT ![m] = [owner |-> c, left |-> T]]
+    /\ fence' = [fence EXCEPT ![m] = 2]
+    /\ client' = [client EXCEPT ![c].phase = "asking"]
+    /\ vote' = [vote EXCEPT ![c][m] = Guard - age[m]]
+    /\ UNCHANGED <<age, ran, later, adopted, between, losses>>
+
+Win(c) ==
+    /\ client[c].phase = "asking" /\ client[c].round < T
+    /\ Cardinality({m \in Masters : vote[c][m] = 0}) >= Quorum
+    /\ client' = [client EXCEPT ![c] = [phase |-> "holding", left |-> T - client[c].round, round |-> 0]]
+    /\ later' = TRUE
+    /\ UNCHANGED <<key, fence, age, ran, vote, adopted, between, losses>>
+
+Ended(keys, gone) == [m \in Masters |-> IF keys[m].owner \in gone THEN Free ELSE keys[m]]
+
+End(c) ==
+    /\ client[c].phase # "idle"
+    /\ client' = [client EXCEPT ![c] = Idle]
+    /\ key' = Ended(key, {c})
+    /\ vote' = [vote EXCEPT ![c] = NoVotes]
+    /\ UNCHANGED <<fence, age, ran, later, adopted, between, losses>>
+
+-----------------------------------------------------------------------------
+(* Time passes, and masters lose their memory.                             *)
+
+Aged(c) ==
+    LET k    == client[c]
+        left == Minus(k.left, 1)
+    IN CASE k.phase = "asking" /\ k.round + 1 > D -> [Idle EXCEPT !.phase = IF c \in Rivals THEN "idle" ELSE "undoing"]
+         [] k.phase = "asking"                    -> [k EXCEPT !.round = @ + 1]
+         [] k.phase = "holding" /\ left = 0       -> [Idle EXCEPT !.phase = IF c \in Rivals THEN "idle" ELSE "released"]
+         [] k.phase = "holding"                   -> [k EXCEPT !.left = left]
+         [] OTHER                                 -> k
+
+Tick ==
+    LET gone == {c \in Rivals : client[c].phase # "idle" /\ Aged(c).phase = "idle"}
+    IN /\ client' = [c \in Clients |-> Aged(c)]
+       /\ vote' = [c \in Clients |-> [m \in Masters |->
+              IF c \in gone THEN None ELSE IF vote[c][m] \in 1..Guard THEN vote[c][m] - 1 ELSE vote[c][m]]]
+       /\ key' = [m \in Masters |-> IF Ended(key, gone)[m].left <= 1 THEN Free
+                                    ELSE [Ended(key, gone)[m] EXCEPT !.left = @ - 1]]
+       /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
+       /\ UNCHANGED <<fence, ran, later, adopted, between, losses>>
+
+\* Empty, or with the key of A, of the handle, or the present one, and any rest of its lease.
+Lose(m) ==
+    /\ losses > 0 /\ losses' = losses - 1
+    /\ \E owner \in {NoOne, A, H, key[m].owner} : \E left \in IF owner = NoOne THEN {0} ELSE 1..Longest :
+           key' = [key EXCEPT ![m] = [owner |-> owner, left |-> left]]
+    /\ \E token \in {0, fence[m]} : fence' = [fence EXCEPT ![m] = token]
+    /\ age' = [age EXCEPT ![m] = 0]
+    /\ UNCHANGED <<ran, client, vote, later, adopted, between>>
+
+-----------------------------------------------------------------------------
+\* A has the lock, with the votes of a quorum or of more.
+Init ==
+    /\ \E of \in {Q \in SUBSET Masters : Cardinality(Q) >= Quorum} :
+           /\ key = [m \in Masters |-> IF m \in of THEN [owner |-> A, left |-> T] ELSE Free]
+           /\ fence = [m \in Masters |-> IF m \in of THEN 1 ELSE 0]
+    /\ age = [m \in Masters |-> Guard] /\ ran = {}
+    /\ client = [c \in Clients |-> IF c = A THEN [phase |-> "holding", left |-> T, round |-> 0] ELSE Idle]
+    /\ vote = [c \in Clients |-> NoVotes]
+    /\ later = FALSE /\ adopted = 0 /\ between = FALSE /\ losses = Losses
+
+Next == \/ Detach \/ Tick
+        \/ \E m \in Masters : RunDetach(m) \/ LateKey(m) \/ Lose(m)
+        \/ \E b \in Adopters : Adopt(b) \/ Leave(b) \/ \E m \in Masters : Swap(b, m) \/ Undo(b, m) \/ Release(b, m)
+        \/ \E c \in Rivals : Win(c) \/ End(c) \/ \E m \in Masters : Grant(c, m)
+Spec == Init /\ [][Next]_vars
+
+-----------------------------------------------------------------------------
+Exclusion   == \A a, b \in Clients : Holds(a) /\ Holds(b) => a = b
+OneAdopter  == adopted <= 1
+\* The adopter's token is that of A: nobody had a greater one before.
+NoneBetween == ~between
+
+(* Violated on purpose: a model in which nothing happens is safe, too.     *)
+NobodyAdopts    == adopted = 0
+NobodyComesBack == \A b \in Adopters : ~(client[b].phase = "undoing" /\ adopted = 1 /\ later)
+
+Symmetry == Permutations(Masters) \cup Permutations(Adopters) \cup Permutations(Rivals)
+=============================================================================

@@ -1,0 +1,46 @@
+"""Transfers: the two ends of a hold that changes hands, for the locks of both drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import NOT_HERE, OptionsError, RLockError
+from ..procedures.acquire import AT_ONCE
+from ..procedures.port import WaitGenerator
+from ..procedures.transfer import adopt, handle_of
+from ..rules.handles import Handle
+from ..rules.keys import hold_name
+
+
+def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
+    engine, name = lock._client._engine(), lock.name
+    hold = engine.held(lock._options.hold_name)
+    if engine.holds.find(hold.owner_key, hold_name(name, shared=True)) is not None:
+        raise OptionsError(f"lock {name!r} was not detached: a reader cannot change hands; release it first")
+    ttl = hold.lease.ttl if ttl is None else lock._client._options.kept("ttl", ttl)
+    if engine.interrupted():
+        raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")
+    began = engine.clock()
+    handle = handle_of(engine.context, hold, max(ttl, hold.rest(began)))
+    outcome = yield from engine._release_held(hold, handle)
+    if outcome is None:
+        raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
+    engine._report_release(hold, began, outcome)
+    return handle.text()
+
+
+def adopt_gen(client: Any, text: str, options: Mapping[str, Any]) -> WaitGenerator[Any]:
+    engine = client._engine()
+    handle = Handle.parse(text, len(client.masters))
+    lock, key = client.lock(handle.name, **options), engine.key()
+    if engine.holds.find(key, lock.name) is not None:
+        raise RLockError(f"lock {lock.name!r} was not adopted: the caller has to release a hold of it first")
+    contender = engine.contender(key, lock._options, AT_ONCE)
+    try:
+        yield from adopt(engine, contender, handle)
+        engine.finish(contender, got=True)
+    except BaseException as error:
+        engine.give_back(contender, error)
+        raise
+    return lock

@@ -1,0 +1,134 @@
+"""Transfer: a hold changes hands. `detach` gives its lease to a handle, `adopt` takes it from there.
+
+A handle has an owner token of its own, so no late command of the old holder touches its lease. The adopter
+puts its own token in that place on a quorum. It keeps the fencing token: a master that gave a greater one
+since has no vote, and each later holder got one from a quorum, so nobody had the lock in between.
+`evidence/spec/Detach.tla` shows that each condition is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import LeaseLostError
+from ..model import Code, Verdict
+from ..rules import commands
+from ..rules.handles import Handle
+from ..rules.holds import Hold
+from ..rules.options import LockOptions
+from ..rules.quorum import Ballot, Settle
+from ..rules.timing import SETTLE_TRIES, lease_ms, won_until
+from .attempt import pause
+from .contender import Contender, Grant
+from .fencing import note_lease
+from .inspect import no_quorum, unreachable
+from .port import ClientContext, Masters, Port, Request, WaitGenerator
+from .release import Outcome, Released
+
+#: So many digits of a run_id tell fleets apart.
+_DIGITS = 8
+
+
+def fleet(context: ClientContext) -> list[str]:
+    return [context.guard.run_id(i)[:_DIGITS] for i in range(len(context.masters))]
+
+
+def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
+    owner = context.new_owner(hold.owner_key.label)
+    return Handle(hold.name, owner, hold.token, hold.count, lease_ms(ttl), fleet(context))
+
+
+def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
+    """Give the lease of a hold that has ended to its handle. After an exception the caller must `end` it."""
+    context, masters, lease = port.context, port.masters, hold.options.lease
+    ttl, kept = handle.lease_ms / 1000, 0
+    try:
+        if ttl > context.guard.noted:
+            options = replace(hold.options, lease=replace(lease, ttl=ttl))
+            yield from note_lease(masters, options, hold.owner, hold.token, context.clock() + lease.longest)
+        command = commands.transfer(
+            handle, hold.owner, handle.owner, handle.lease_ms, hold.waiter, guarded=context.guard.on
+        )
+        ballot = yield from masters.call(Request(command, lease.request_timeout, Settle.WON_OR_ALL))
+        # It makes no holder, so a young master counts. The adopter asks again.
+        votes = list(ballot.votes.values())
+        kept = sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes)
+        if kept >= context.quorum:
+            return Outcome(Released.DONE, handed_over=False)
+        denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
+        if denied < context.quorum:
+            raise unreachable(context, hold.name, ballot)
+        return Outcome(Released.NOT_OURS, handed_over=False)
+    finally:
+        if kept < context.quorum:
+            masters.send(commands.free(context.wire, hold.name, handle.owner), resend_for=ttl)
+
+
+def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[None]:
+    """Take the lease of a handle. After an exception the caller must `withdraw`.
+
+    Raises `LeaseLostError` if nobody can take it any more, `QuorumUnreachableError` if somebody still may.
+    """
+    context, options = port.context, contender.options
+    yield from port.prepare(contender)
+    while True:
+        owner = context.new_owner(contender.key.label)
+        contender.owners.append(owner)
+        lost, taken = None, False
+        try:
+            grant, verdict, ballot = yield from take(port.masters, options, handle, owner)
+            taken = grant is not None and port.admit(contender, grant)
+            lost = None if taken else refusal(context, handle, ballot)
+        finally:
+            if not taken:
+                # Only where this adopter's own token stands: another one may have been faster.
+                back = commands.transfer(handle, owner, handle.owner, 0, guarded=context.guard.on)
+                gone = commands.undo(context.wire, handle.name, owner, hand_on=False)
+                port.masters.send(gone if lost else back, resend_for=options.lease.ttl)
+        if taken:
+            return
+        contender.owners.remove(owner)
+        contender.findings.note(verdict, ballot)
+        if lost or verdict is not Verdict.SPLIT or contender.findings.settling >= SETTLE_TRIES:
+            raise lost or no_quorum(context, options, verdict, ballot)
+        yield from pause(port, contender)  # several adopters, and none has a quorum
+
+
+def take(
+    masters: Masters, options: LockOptions, handle: Handle, owner: str
+) -> WaitGenerator[tuple[Grant | None, Verdict, Ballot]]:
+    """One round that takes the lease for ``owner``, or prolongs it if that is the handle's own."""
+    context, lease, token = masters.context, options.lease, handle.token
+    command = commands.transfer(
+        handle, handle.owner, owner, lease_ms(lease.ttl), checked=True, guarded=context.guard.on
+    )
+    ballot = yield from masters.call(Request(command, lease.request_timeout, Settle.WON_OR_ALL))
+    until = won_until(ballot.sent_at, lease.ttl, lease.longest)
+    verdict = ballot.judge(context.clock(), until)
+    if verdict is Verdict.WON and lease.ttl > context.guard.noted:
+        token = yield from note_lease(masters, options, owner, token, until)
+    if verdict is Verdict.WON and token and context.clock() < until:
+        votes = ballot.granted
+        grant = Grant(owner, ballot.sent_at, token=token, votes=votes, hold_count=handle.hold_count)
+        return grant, verdict, ballot
+    return None, Verdict.TOO_LATE if verdict is Verdict.WON else verdict, ballot
+
+
+def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLostError | None:
+    """Why nobody can take the lease of a handle any more; None: somebody may."""
+    votes = [vote for vote in list(ballot.votes.values()) if not vote.guarded]
+    other = ballot.foreign_holder(voters_only=True)
+    absent = sum(vote.code == Code.ABSENT for vote in votes)
+    passed = sum(vote.code == Code.FOREIGN and vote.holder == handle.owner for vote in votes)
+    if other not in (None, handle.owner):
+        reason = f"{other} has the lock: it adopted the handle before, or acquired it after the lease"
+    elif absent + passed <= ballot.masters - ballot.quorum:
+        return None
+    elif passed:
+        reason = "masters gave a greater fencing token since: another owner had the lock in between"
+    elif {*fleet(context)} & {*handle.fleet}:
+        lease = f"{handle.lease_ms / 1000:g} s"
+        reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"
+    else:
+        reason = "the handle knows the run_id of no master here: it is of another fleet, or all restarted"
+    return LeaseLostError(handle.name, reason)
