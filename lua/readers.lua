@@ -51,6 +51,9 @@ for i = 1, locks do
         if type(redis.pcall('zadd', readers, now_ms + lease_ms, owner)) == 'table' then
             code = 0
         else
+            for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
+                redis.call('zrem', readers, ended)
+            end
             local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
             redis.call('pexpire', readers, last - now_ms)
             redis.call('hset', lock, READERS, reading or '0')

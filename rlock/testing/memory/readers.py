@@ -100,6 +100,7 @@ class Readers(Keyspace):
                 code = -1 if self.find(evicted) is not None else 2
             if code > 0:
                 self._add_reader(readers, owner, lease_ms)
+                self._drop_ended(readers)
                 if not reading:
                     self._set(lock, READERS, "0")
                 self._expire_readers(lock, readers)
