@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -245,3 +246,17 @@ def test_redisson_has_no_readers_here(urls: list[str]) -> None:
         pytest.raises(OptionsError, match="leave interop out"),
     ):
         client.read_write_lock("x")
+
+
+@pytest.mark.kinds("blocking")
+def test_a_decorated_function_may_be_a_reader(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+
+    def work() -> int:
+        return read.lock().hold_count  # type: ignore[no-any-return]
+
+    read: Any = rlock.locked(client, "x", shared=True, blocking=False)(work)
+    with other.read_write_lock("x").reader:
+        assert read() == 1
+    with other.lock("x"):
+        assert read() is None
