@@ -5,7 +5,7 @@
 -- KEYS[2] fence     text   as in acquire.lua
 -- KEYS[3] queue     zset   waiters by ticket
 -- KEYS[4] note      text   as in acquire.lua
--- ARGV[1] lease_ms  ms     the lease from now on; with a token, a longer one stays; 0: the present one stays
+-- ARGV[1] lease_ms  ms     the lease from now on; 0: the rest of the present one
 -- ARGV[2] count     holds
 -- ARGV[3] token     us     the fencing token of the hold; empty: a greater one does not matter
 -- ARGV[4] waiter    text   `<token>|<client_id>`, the place to leave; may be empty
@@ -52,7 +52,7 @@ if not stands then
     return {-1, entry[1], tonumber(entry[2]), ttl_ms, 0, 0, 0, note, 0}
 end
 -- First: a server at maxmemory lets a script store something only after another write.
-ttl_ms = math.max((token ~= '' or lease_ms == '0') and ttl_ms or 1, lease_ms + 0, 1)
+ttl_ms = math.max(lease_ms == '0' and ttl_ms or lease_ms + 0, 1)
 redis.call('pexpire', lock, string.format('%.0f', ttl_ms))
 redis.call('hset', lock, owner, count)
 if entry[1] ~= owner then

@@ -128,7 +128,9 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
             wrong.append(repr(error))
     try:
         with instants.limited(LIMIT_S):
-            if row.work in SAME and not scene.client._closed and not wrong:
+            # A detach takes along what a signal handler has acquired.
+            counts = row.work in SAME and row.name != "detach"
+            if counts and not scene.client._closed and not wrong:
                 count = before + scene.changed + change(row.name, result, failure)
                 wrong += _counts(scene, masters, count)
             with suppress(rlock.RLockError if row.work in SAME or "closes" in row.work else StopIteration):

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import rlock
@@ -112,26 +113,13 @@ def nested(scene: Scene) -> Iterator[Call]:
             scene.lock.release()
 
 
-def contended(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other)
-    yield scene.lock.acquire
-
-
-def contended_here(scene: Scene) -> Iterator[Call]:
-    """Another thread of the client has the lock, and hands it over."""
-    scene.holder(scene.client)
-    yield scene.lock.acquire
-
-
-def timed_out(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other, 0.03)
-    yield lambda: scene.lock.acquire(timeout=0.01)
-
-
-def fair(scene: Scene) -> Iterator[Call]:
-    scene.holder(scene.other)
-    scene.lock = scene.client.lock(NAME, fair=True)
-    yield scene.lock.acquire
+def contended(
+    scene: Scene, *, here: bool = False, fair: bool = False, held_s: float = HELD_S, timeout: float = -1
+) -> Iterator[Call]:
+    """Another owner has the lock. ``here``: another thread of the client, which hands it over."""
+    scene.holder(scene.client if here else scene.other, held_s)
+    scene.lock = scene.client.lock(NAME, fair=fair)
+    yield lambda: scene.lock.acquire(timeout=timeout)
 
 
 def hand_over(scene: Scene) -> Iterator[Call]:
@@ -233,6 +221,24 @@ def condition(scene: Scene) -> Iterator[Call]:
     yield work
 
 
+def detach(scene: Scene) -> Iterator[Call]:
+    """Short: after Ctrl-C behind the last line of rlock nobody has the handle."""
+    scene.lock.acquire()
+    yield lambda: scene.lock.detach(0.1)
+
+
+def adopt(scene: Scene) -> Iterator[Call]:
+    scene.lock.acquire()
+    handle = scene.lock.detach(5.0)
+    yield lambda: scene.client.adopt(handle) is not None
+    for _ in range(100):  # an undo may need a new connection
+        if scene.lock.hold_count:
+            break
+        with suppress(rlock.LeaseLostError):
+            scene.other.adopt(handle).release()
+        time.sleep(0.001)
+
+
 OPERATIONS: dict[str, Operation] = {
     "acquire": acquire,
     "acquire, first use": acquire_first,
@@ -241,9 +247,9 @@ OPERATIONS: dict[str, Operation] = {
     "with": with_block,
     "nested with": nested,
     "contended acquire": contended,
-    "hand-over to it": contended_here,
-    "acquire, time over": timed_out,
-    "fair acquire": fair,
+    "hand-over to it": partial(contended, here=True),
+    "acquire, time over": partial(contended, held_s=0.03, timeout=0.01),
+    "fair acquire": partial(contended, fair=True),
     "release to a thread": hand_over,
     "renewal": renew,
     "locked, check, lost": ask,
@@ -252,13 +258,17 @@ OPERATIONS: dict[str, Operation] = {
     "semaphore": semaphore,
     "several names": several,
     "Condition.wait": condition,
+    "detach": detach,
+    "adopt": adopt,
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
 ACQUIRES = {
-    name for name in OPERATIONS if "acquire" in name or name in ("hand-over to it", "try a busy lock")
+    name
+    for name in OPERATIONS
+    if "acquire" in name or name in ("adopt", "hand-over to it", "try a busy lock")
 }
-RELEASES = {"release", "release to a thread"}
+RELEASES = {"detach", "release", "release to a thread"}
 
 
 def change(name: str, result: object, error: BaseException | None) -> int:

@@ -106,25 +106,15 @@ async def first_use(scene: Scene) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def reconnect(scene: Scene) -> AsyncIterator[Call]:
-    async with first_use(scene), scene.client.lock("warm"):
-        pass
-    _cut(scene)
-    yield scene.lock.acquire
-
-
-@asynccontextmanager
-async def release_reconnect(scene: Scene) -> AsyncIterator[Call]:
+async def reconnect(scene: Scene, *, held: bool = False) -> AsyncIterator[Call]:
     async with first_use(scene):
         await scene.lock.acquire()
-    _cut(scene)
-    yield scene.lock.release
-
-
-def _cut(scene: Scene) -> None:
+    if not held:
+        await scene.lock.release()
     for master in scene.masters:
         master.down()
         master.up()
+    yield scene.lock.release if held else scene.lock.acquire
 
 
 @asynccontextmanager
@@ -154,28 +144,23 @@ async def nested(scene: Scene) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def contended(scene: Scene, *, here: bool = False, fair: bool = False) -> AsyncIterator[Call]:
+async def contended(
+    scene: Scene,
+    *,
+    here: bool = False,
+    fair: bool = False,
+    behind: bool = False,
+    held_s: float = HELD_S,
+    timeout: float = -1,
+) -> AsyncIterator[Call]:
+    """Another one has the lock, and another task of this client may wait for it."""
     scene.lock = scene.client.lock(NAME, fair=fair)
-    holder = await scene.holder(scene.client if here else scene.other)
-    yield scene.lock.acquire
+    holder = await scene.holder(scene.client if here else scene.other, held_s)
+    waiter = await scene.waiter(scene.client) if behind else None
+    yield partial(scene.lock.acquire, timeout=timeout)
     await holder
-
-
-@asynccontextmanager
-async def behind_a_waiter(scene: Scene, *, fair: bool = False) -> AsyncIterator[Call]:
-    scene.lock = scene.client.lock(NAME, fair=fair)
-    holder = await scene.holder(scene.other)
-    waiter = await scene.waiter(scene.client)
-    yield scene.lock.acquire
-    await holder
-    scene.wrong += [await waiter] * bool(await waiter)
-
-
-@asynccontextmanager
-async def timed_out(scene: Scene) -> AsyncIterator[Call]:
-    holder = await scene.holder(scene.other, 0.03)
-    yield partial(scene.lock.acquire, timeout=0.01)
-    await holder
+    if waiter is not None:
+        scene.wrong += [await waiter] * bool(await waiter)
 
 
 @asynccontextmanager
@@ -341,16 +326,16 @@ OPERATIONS: dict[str, Operation] = {
     "acquire, reconnect": reconnect,
     "try a busy lock": busy,
     "release": release,
-    "release, reconnect": release_reconnect,
+    "release, reconnect": partial(reconnect, held=True),
     "with": simple(block),
     "nested with": nested,
     "contended acquire": contended,
     "hand-over to it": partial(contended, here=True),
-    "behind a waiter": behind_a_waiter,
+    "behind a waiter": partial(contended, behind=True),
     "fair acquire": partial(contended, fair=True),
-    "fair, behind a waiter": partial(behind_a_waiter, fair=True),
+    "fair, behind a waiter": partial(contended, behind=True, fair=True),
     "split votes": split_votes,
-    "acquire, time over": timed_out,
+    "acquire, time over": partial(contended, held_s=0.03, timeout=0.01),
     "release to a task": partial(hand_over, here=True),
     "release to a client": partial(hand_over, here=False),
     "renewal": renew,

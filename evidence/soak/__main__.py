@@ -2,11 +2,10 @@
 
     python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults all|kill,...]
     python -m evidence.soak --counter       lost updates with and without the fencing token, Jepsen's workload
-    python -m evidence.soak --controls      breaks each rule of safety on purpose: each must be noticed
 
 With ``--edn FILE`` Porcupine judges the history, too (needs Go).
 
-Exit status: 0 all checks passed; 1 one failed; with ``--controls``: one that should have failed did not.
+Exit status: 0 all checks passed; 1 one failed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any
 from evidence.porcupine import MissingError, Porcupine
 from evidence.soak.field import FAULTS
 from evidence.soak.plan import ALL, Plan, Result
-from evidence.soak.profiles import PROFILES, TRIES
 from evidence.soak.run import run
 from rlock.testing.local.binaries import find_servers, read_version
 
@@ -34,8 +32,6 @@ def main() -> None:
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     options = _options()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
-    if options.controls:
-        sys.exit(controls(seed, options.only))
     named = filter(None, options.faults.split(","))
     faults = tuple(each for name in named for each in (ALL if name == "all" else (name,)))
     unknown = set(faults) - FAULTS.keys()
@@ -76,8 +72,6 @@ def _options() -> Any:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--faults", default="all", help=f"all, or some: {', '.join(FAULTS)}")
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
-    parser.add_argument("--controls", action="store_true", help="every bug that it can find, in turn")
-    parser.add_argument("--only", default="", help="controls whose name holds this")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
     parser.add_argument("--rate", type=float, default=0.009, help="the error of the clients' clocks")
@@ -85,32 +79,6 @@ def _options() -> Any:
     parser.add_argument("--server", type=lambda path: read_version(Path(path)), help="default: by the seed")
     parser.add_argument("--edn", type=Path, help="write the history here; Porcupine judges it")
     return parser.parse_args()
-
-
-def controls(seed: int, only: str) -> int:
-    """Break each rule in turn, and run the same with nothing broken; how many surprises there were."""
-    print(f"seed {seed}\n| broken rule | masters | ttl | broken | nothing broken |\n|---|--:|--:|---|---|")
-    surprises = 0
-    for profile in PROFILES:
-        if only not in profile.sabotage:
-            continue
-        plan = profile.plan
-        for attempt in range(TRIES):
-            broken = profile.broken(seed + attempt)
-            noticed = bool(set(broken.failed) & set(profile.checks))
-            if noticed:
-                break
-        told = f"RED after {broken.red_after_s:.1f} s: {broken.failed[0]}" if broken.red else "green (!)"
-        told += "" if noticed or not broken.red else " (!)"
-        print(f"| {profile.sabotage} | {plan.masters} | {plan.ttl:g} s | {told}", end="", flush=True)
-        whole = profile.whole(seed)
-        green = f"green, {whole.figures['holds']} holds"
-        print(f" | {f'RED (!): {whole.failed}' if whole.red else green} |", flush=True)
-        for finding in whole.findings[:3]:
-            print(f"    {finding}", flush=True)
-        surprises += (not noticed) + whole.red
-    print(f"{'all breaches noticed, no false alarm' if not surprises else f'{surprises} surprises'}")
-    return 1 if surprises else 0
 
 
 def show(result: Result) -> None:

@@ -48,8 +48,6 @@ class Plan:
     holds: str = "mixed"
     #: Stop at the first finding. Else a run goes on: one violation must not hide another.
     until_red: bool = False
-    #: Wait until what killed processes left has gone; else it is enough that it will go.
-    until_gone: bool = True
     keep: Path | None = None
     #: Write the history of the run to this file, in EDN.
     edn: Path | None = None

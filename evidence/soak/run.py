@@ -216,21 +216,14 @@ class _Run:
         self._look()
 
     def _judge_left(self) -> None:
-        began = time.monotonic()
         # A lock goes with its lease, a queue with its last visitor, the note of an eviction with both.
-        longest = max(QUEUE_TTL_S, 2 * self._plan.ttl) + 1.0
-        while True:
-            left = self._fleet.left()
-            spent = time.monotonic() - began
-            bad = [what for what, seconds in left if seconds > longest]
-            if not left or (not bad and not self._plan.until_gone) or spent > longest + 9.0:
-                break
+        longest, until = max(QUEUE_TTL_S, 2 * self._plan.ttl) + 1.0, time.monotonic() + 9.0
+        while (bad := self._bad(longest)) and time.monotonic() < until:
             time.sleep(0.2)
-        names = sorted(what for what, _ in left)
-        self._result.figures |= {"gone_after_s": None if left else spent, "left": names}
-        wrong = names if self._plan.until_gone else bad
-        if wrong:
-            self._found([Finding("left behind", f"after {spent:.0f} s: {', '.join(sorted(set(wrong)))}")])
+        self._found([Finding("left behind", ", ".join(bad))] if bad else [])
+
+    def _bad(self, longest: float) -> list[str]:
+        return sorted({what for what, seconds in self._fleet.left() if seconds > longest})
 
     def _found(self, findings: Iterable[Finding]) -> None:
         known = {finding.key for finding in self._result.findings}

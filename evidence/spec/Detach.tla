@@ -5,8 +5,9 @@
 (*                                                                         *)
 (* The holder A has detached, or will. On each master its last command     *)
 (* renames the key from A to H for L ticks; H is nobody's. An adopter      *)
-(* renames H to its own name, and has the lock if a quorum did so. Else it *)
-(* renames its keys back. A rival acquires, and gets a greater token.      *)
+(* renames H to its own name, which leaves the rest of the lease. It has   *)
+(* the lock for that rest if a quorum did so, and renews it from there.    *)
+(* Else it renames its keys back. A rival acquires, with a greater token.  *)
 (*                                                                         *)
 (* Each command to each master runs at any time after it was sent, or      *)
 (* never: the detach and each rename once, an undo and a release at any    *)
@@ -24,7 +25,7 @@ EXTENDS Naturals, FiniteSets, TLC
 CONSTANTS
     Masters, Adopters, Rivals,  \* sets of model values
     A, H, NoOne,
-    T,          \* the lease of A, of adopters and of rivals
+    T,          \* the lease of A and of rivals
     L,          \* the lease of the detached hold
     D,          \* a round is decided within D ticks
     Guard,      \* a memory younger than Guard has no vote
@@ -38,11 +39,12 @@ VARIABLES
     ran,      \* the masters that ran the detach
     client,   \* [Clients -> what a client knows]
     vote,     \* [Clients -> [Masters -> ticks until this vote counts]]
+    rest,     \* [Adopters -> [Masters -> what is left of the lease that this master renamed, as it said]]
     later,    \* a rival has had the lock
     adopted,  \* so many adopters have had the lock
     between,  \* one of them had it after a rival
     losses
-vars == <<key, fence, age, ran, client, vote, later, adopted, between, losses>>
+vars == <<key, fence, age, ran, client, vote, rest, later, adopted, between, losses>>
 
 Clients     == {A} \cup Adopters \cup Rivals
 Kept(rule)  == rule \notin Broken
@@ -62,7 +64,8 @@ TypeOK ==
     /\ key \in [Masters -> [owner: Clients \cup {H, NoOne}, left: 0..Longest]]
     /\ fence \in [Masters -> 0..2] /\ age \in [Masters -> 0..Guard] /\ ran \subseteq Masters
     /\ client \in [Clients -> [phase: {"idle", "asking", "holding", "undoing", "released"},
-                               left: 0..T, round: 0..T]]
+                               left: 0..Longest, round: 0..T]]
+    /\ rest \in [Adopters -> [Masters -> 0..Longest]]
     /\ vote \in [Clients -> [Masters -> 0..Nothing]]
     /\ later \in BOOLEAN /\ adopted \in 0..Cardinality(Adopters) /\ between \in BOOLEAN /\ losses \in 0..Losses
 
@@ -74,21 +77,21 @@ Holds(c) == client[c].phase = "holding" /\ client[c].left > 0
 Detach ==
     /\ Holds(A)
     /\ client' = [client EXCEPT ![A] = [Idle EXCEPT !.phase = "released"]]
-    /\ UNCHANGED <<key, fence, age, ran, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, adopted, between, losses>>
 
 RunDetach(m) ==
     /\ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
     /\ m \notin ran /\ key[m].owner = A
     /\ key' = [key EXCEPT ![m] = [owner |-> H, left |-> L]]
     /\ ran' = ran \cup {m}
-    /\ UNCHANGED <<fence, age, client, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, client, vote, rest, later, adopted, between, losses>>
 
 \* A late acquire, or a healing. An acquire gives a token above the last one, a healing leaves a greater one.
 LateKey(m) ==
     /\ key[m].owner = NoOne
     /\ key' = [key EXCEPT ![m] = [owner |-> A, left |-> T]]
     /\ fence' = [fence EXCEPT ![m] = Most(@, 1)]
-    /\ UNCHANGED <<age, ran, client, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<age, ran, client, vote, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Adopters. A client asks once: each attempt has a name of its own.       *)
@@ -99,43 +102,48 @@ Stands(m) ==
        \/ key[m].owner \notin {H, NoOne} /\ ~Kept("3.12 the old owner stands")
     /\ fence[m] <= 1 \/ ~Kept("3.12 no greater token since")
 
-\* A longer lease stays: a failed adopt must not shorten it.
 Swap(b, m) ==
     /\ vote[b][m] = None
     /\ client[b].phase # "idle" \/ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
     /\ Stands(m) /\ key[m].owner # b
-    /\ key' = [key EXCEPT ![m] = [owner |-> b, left |-> Most(@.left, T)]]
+    /\ LET left == IF key[m].owner = NoOne THEN L ELSE key[m].left
+       IN /\ key' = [key EXCEPT ![m] = [owner |-> b, left |-> left]]
+          /\ rest' = [rest EXCEPT ![b][m] = left]
     /\ client' = [client EXCEPT ![b].phase = IF @ = "idle" THEN "asking" ELSE @]
     /\ vote' = [vote EXCEPT ![b][m] = IF client[b].phase \in {"idle", "asking"} THEN Guard - age[m] ELSE Nothing]
     /\ UNCHANGED <<fence, age, ran, later, adopted, between, losses>>
 
 Counted(c) == {m \in Masters : vote[c][m] = 0 \/ (vote[c][m] <= Guard /\ ~Kept("3.12 old memories only"))}
 
+\* The shortest rest of the best quorum.
 Adopt(b) ==
-    /\ client[b].phase = "asking" /\ client[b].round < T
-    /\ Cardinality(Counted(b)) >= IF Kept("3.12 a quorum") THEN Quorum ELSE 1
-    /\ client' = [client EXCEPT ![b] = [phase |-> "holding", left |-> T - client[b].round, round |-> 0]]
-    /\ adopted' = adopted + 1 /\ between' = (between \/ later)
-    /\ UNCHANGED <<key, fence, age, ran, vote, later, losses>>
+    LET quorum == IF Kept("3.12 a quorum") THEN Quorum ELSE 1
+        lasts(n) == Cardinality({m \in Counted(b) : rest[b][m] >= n}) >= quorum
+    IN /\ client[b].phase = "asking"
+       /\ \E n \in 1..Longest :
+              /\ lasts(n) /\ ~lasts(n + 1)
+              /\ client' = [client EXCEPT ![b] = [phase |-> "holding", left |-> n, round |-> 0]]
+       /\ adopted' = adopted + 1 /\ between' = (between \/ later)
+       /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, losses>>
 
 \* It gives up, or gives the lock back, or dies.
 Leave(b) ==
     /\ client[b].phase \in {"asking", "holding"}
     /\ client' = [client EXCEPT ![b] = [Idle EXCEPT !.phase =
            IF client[b].phase = "asking" THEN "undoing" ELSE "released"]]
-    /\ UNCHANGED <<key, fence, age, ran, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, adopted, between, losses>>
 
 \* The undo leaves the rest of the lease.
 Undo(b, m) ==
     /\ client[b].phase = "undoing"
     /\ key[m].owner = b \/ (key[m].owner \in Adopters /\ ~Kept("3.12 the undo is for its own"))
     /\ key' = [key EXCEPT ![m].owner = H]
-    /\ UNCHANGED <<fence, age, ran, client, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, client, vote, rest, later, adopted, between, losses>>
 
 Release(b, m) ==
     /\ client[b].phase = "released" /\ key[m].owner = b
     /\ key' = [key EXCEPT ![m] = Free]
-    /\ UNCHANGED <<fence, age, ran, client, vote, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, client, vote, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Rivals acquire, again and again.                                        *)
@@ -146,14 +154,14 @@ Grant(c, m) ==
     /\ fence' = [fence EXCEPT ![m] = 2]
     /\ client' = [client EXCEPT ![c].phase = "asking"]
     /\ vote' = [vote EXCEPT ![c][m] = Guard - age[m]]
-    /\ UNCHANGED <<age, ran, later, adopted, between, losses>>
+    /\ UNCHANGED <<age, ran, rest, later, adopted, between, losses>>
 
 Win(c) ==
     /\ client[c].phase = "asking" /\ client[c].round < T
     /\ Cardinality({m \in Masters : vote[c][m] = 0}) >= Quorum
     /\ client' = [client EXCEPT ![c] = [phase |-> "holding", left |-> T - client[c].round, round |-> 0]]
     /\ later' = TRUE
-    /\ UNCHANGED <<key, fence, age, ran, vote, adopted, between, losses>>
+    /\ UNCHANGED <<key, fence, age, ran, vote, rest, adopted, between, losses>>
 
 Ended(keys, gone) == [m \in Masters |-> IF keys[m].owner \in gone THEN Free ELSE keys[m]]
 
@@ -162,7 +170,7 @@ End(c) ==
     /\ client' = [client EXCEPT ![c] = Idle]
     /\ key' = Ended(key, {c})
     /\ vote' = [vote EXCEPT ![c] = NoVotes]
-    /\ UNCHANGED <<fence, age, ran, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Time passes, and masters lose their memory.                             *)
@@ -184,6 +192,7 @@ Tick ==
        /\ key' = [m \in Masters |-> IF Ended(key, gone)[m].left <= 1 THEN Free
                                     ELSE [Ended(key, gone)[m] EXCEPT !.left = @ - 1]]
        /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
+       /\ rest' = [b \in Adopters |-> [m \in Masters |-> IF Aged(b).phase = "asking" THEN Minus(rest[b][m], 1) ELSE 0]]
        /\ UNCHANGED <<fence, ran, later, adopted, between, losses>>
 
 \* Empty, or with the key of A, of the handle, or the present one, and any rest of its lease.
@@ -193,7 +202,7 @@ Lose(m) ==
            key' = [key EXCEPT ![m] = [owner |-> owner, left |-> left]]
     /\ \E token \in {0, fence[m]} : fence' = [fence EXCEPT ![m] = token]
     /\ age' = [age EXCEPT ![m] = 0]
-    /\ UNCHANGED <<ran, client, vote, later, adopted, between>>
+    /\ UNCHANGED <<ran, client, vote, rest, later, adopted, between>>
 
 -----------------------------------------------------------------------------
 \* A has the lock, with the votes of a quorum or of more.
@@ -203,7 +212,7 @@ Init ==
            /\ fence = [m \in Masters |-> IF m \in of THEN 1 ELSE 0]
     /\ age = [m \in Masters |-> Guard] /\ ran = {}
     /\ client = [c \in Clients |-> IF c = A THEN [phase |-> "holding", left |-> T, round |-> 0] ELSE Idle]
-    /\ vote = [c \in Clients |-> NoVotes]
+    /\ vote = [c \in Clients |-> NoVotes] /\ rest = [b \in Adopters |-> [m \in Masters |-> 0]]
     /\ later = FALSE /\ adopted = 0 /\ between = FALSE /\ losses = Losses
 
 Next == \/ Detach \/ Tick

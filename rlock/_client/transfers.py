@@ -9,6 +9,7 @@ from ..errors import NOT_HERE, OptionsError, RLockError
 from ..procedures.acquire import AT_ONCE
 from ..procedures.port import WaitGenerator
 from ..procedures.transfer import adopt, handle_of
+from ..rules import commands
 from ..rules.handles import Handle
 from ..rules.keys import hold_name
 
@@ -23,11 +24,17 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
         raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")
     began = engine.clock()
     handle = handle_of(engine.context, hold, max(ttl, hold.rest(began)))
-    outcome = yield from engine._release_held(hold, handle)
-    if outcome is None:
-        raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
-    engine._report_release(hold, began, outcome)
-    return handle.text()
+    try:
+        outcome = yield from engine._release_held(hold, handle)
+        if outcome is None:
+            raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
+        engine._report_release(hold, began, outcome)
+        return handle.text()
+    except BaseException:
+        # Nobody gets the handle.
+        free = commands.free(engine.context.wire, name, handle.owner)
+        engine.masters.send(free, resend_for=handle.lease_ms / 1000)
+        raise
 
 
 def adopt_gen(client: Any, text: str, options: Mapping[str, Any]) -> WaitGenerator[Any]:

@@ -46,7 +46,7 @@ def agree(
 
 
 def note_lease(
-    masters: Masters, options: LockOptions, owner: str, token: int, until: float
+    masters: Masters, options: LockOptions, owner: str, token: int, until: float, hold_count: int = 1
 ) -> WaitGenerator[int]:
     """Note a lease that is longer than all before; 0: no quorum has noted it before ``until``.
 
@@ -59,6 +59,6 @@ def note_lease(
     timeout = min(lease.request_timeout, until - context.clock())
     if timeout <= 0:
         return 0
-    command = commands.renew(lease_ms(lease.ttl), [(options.name, owner, 1, token)])
+    command = commands.renew(lease_ms(lease.ttl), [(options.name, owner, hold_count, token)])
     ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
     return token if ballot.granted >= ballot.quorum and context.guard.noted >= lease.ttl else 0

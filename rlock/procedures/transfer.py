@@ -39,29 +39,24 @@ def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
-    """Give the lease of a hold that has ended to its handle. After an exception the caller must `end` it."""
+    """Give the lease of a hold that has ended to its handle. The caller frees both unless DONE."""
     context, masters, lease = port.context, port.masters, hold.options.lease
-    ttl, kept = handle.lease_ms / 1000, 0
-    try:
-        if ttl > context.guard.noted:
-            options = replace(hold.options, lease=replace(lease, ttl=ttl))
-            yield from note_lease(masters, options, hold.owner, hold.token, context.clock() + lease.longest)
-        command = commands.transfer(
-            handle, hold.owner, handle.owner, handle.lease_ms, hold.waiter, guarded=context.guard.on
-        )
-        ballot = yield from masters.call(Request(command, lease.request_timeout, Settle.WON_OR_ALL))
-        # It makes no holder, so a young master counts. The adopter asks again.
-        votes = list(ballot.votes.values())
-        kept = sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes)
-        if kept >= context.quorum:
-            return Outcome(Released.DONE, handed_over=False)
-        denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
-        if denied < context.quorum:
-            raise unreachable(context, hold.name, ballot)
+    ttl, timeout = handle.lease_ms / 1000, lease.request_timeout
+    if ttl > context.guard.noted:
+        options = replace(hold.options, lease=replace(lease, ttl=ttl))
+        yield from note_lease(masters, options, hold.owner, hold.token, context.clock() + timeout)
+    command = commands.transfer(
+        handle, hold.owner, handle.owner, handle.lease_ms, hold.waiter, guarded=context.guard.on
+    )
+    ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
+    # It makes no holder, so a young master counts. The adopter asks again.
+    votes = list(ballot.votes.values())
+    if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
+        return Outcome(Released.DONE, handed_over=False)
+    denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
+    if denied >= context.quorum:
         return Outcome(Released.NOT_OURS, handed_over=False)
-    finally:
-        if kept < context.quorum:
-            masters.send(commands.free(context.wire, hold.name, handle.owner), resend_for=ttl)
+    raise unreachable(context, hold.name, ballot)
 
 
 def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[None]:
@@ -82,7 +77,7 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
         finally:
             if not taken:
                 # Only where this adopter's own token stands: another one may have been faster.
-                back = commands.transfer(handle, owner, handle.owner, 0, guarded=context.guard.on)
+                back = commands.transfer(handle, owner, handle.owner, guarded=context.guard.on)
                 gone = commands.undo(context.wire, handle.name, owner, hand_on=False)
                 port.masters.send(gone if lost else back, resend_for=options.lease.ttl)
         if taken:
@@ -97,21 +92,24 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
 def take(
     masters: Masters, options: LockOptions, handle: Handle, owner: str
 ) -> WaitGenerator[tuple[Grant | None, Verdict, Ballot]]:
-    """One round that takes the lease for ``owner``, or prolongs it if that is the handle's own."""
-    context, lease, token = masters.context, options.lease, handle.token
-    command = commands.transfer(
-        handle, handle.owner, owner, lease_ms(lease.ttl), checked=True, guarded=context.guard.on
-    )
+    """Take the lease for ``owner``, or prolong it if that is the handle's own. Two round trips.
+
+    The first one leaves the rest of the lease: otherwise an adopt that fails would change its length.
+    """
+    context, lease = masters.context, options.lease
+    command = commands.transfer(handle, handle.owner, owner, checked=True, guarded=context.guard.on)
     ballot = yield from masters.call(Request(command, lease.request_timeout, Settle.WON_OR_ALL))
-    until = won_until(ballot.sent_at, lease.ttl, lease.longest)
-    verdict = ballot.judge(context.clock(), until)
-    if verdict is Verdict.WON and lease.ttl > context.guard.noted:
-        token = yield from note_lease(masters, options, owner, token, until)
-    if verdict is Verdict.WON and token and context.clock() < until:
-        votes = ballot.granted
-        grant = Grant(owner, ballot.sent_at, token=token, votes=votes, hold_count=handle.hold_count)
-        return grant, verdict, ballot
-    return None, Verdict.TOO_LATE if verdict is Verdict.WON else verdict, ballot
+    rests = sorted(vote.ttl_ms for vote in list(ballot.votes.values()) if vote.code == Code.YES)
+    rest = rests[-ballot.quorum] / 1000 if len(rests) >= ballot.quorum else 0.0
+    now, until = context.clock(), won_until(ballot.sent_at, rest, lease.longest)
+    verdict = ballot.judge(now, until)
+    if verdict is Verdict.WON:
+        count = handle.hold_count
+        token = yield from note_lease(masters, options, owner, handle.token, until, count)
+        if token and context.clock() < until:
+            return Grant(owner, now, token=token, votes=len(rests), hold_count=count), verdict, ballot
+        verdict = Verdict.TOO_LATE
+    return None, verdict, ballot
 
 
 def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLostError | None:

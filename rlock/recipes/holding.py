@@ -16,7 +16,6 @@ from ..errors import RLockError
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator
-from ..procedures.release import release
 from ..rules.holds import Hold
 from ..rules.quorum import Ballot
 
@@ -151,7 +150,7 @@ class Packed:
     #: These are given this port instead of the engine.
     release_gen: Any = Engine.release_gen
     _release_held: Any = Engine._release_held
-    _give_up: Any = release
+    _give_up: Any = Engine._give_up
 
     def call(self, request: Request) -> WaitGenerator[Ballot]:
         """See `Masters.call`."""

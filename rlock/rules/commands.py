@@ -278,7 +278,7 @@ def transfer(
     handle: Handle,
     present: str,
     owner: str,
-    lease_ms: int,
+    lease_ms: int = 0,
     waiter: str = "",
     *,
     checked: bool = False,
@@ -286,7 +286,7 @@ def transfer(
 ) -> Command:
     """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
 
-    ``checked``: only where no fencing token above the handle's was given. A longer lease stays then.
+    ``checked``: only where no fencing token above the handle's was given.
     """
     keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
     words = (str(lease_ms), str(handle.hold_count), str(handle.token) if checked else "", waiter)

@@ -12,6 +12,7 @@ from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, judge, renew
 from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
+from rlock.rules.keys import fence
 from rlock.rules.lease import LeaseEvent, LockVotes
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
@@ -207,13 +208,15 @@ class Refusing(World):
     def __init__(self, refused: dict[int, set[str]]) -> None:
         super().__init__(3)
         self.refused = refused
+        self.empty: set[int] = set()
 
     def answer(self, step: Call) -> Ballot:
         targets = range(3) if step.targets is None else step.targets
         ballot = Ballot(len(targets), step.settle, sent_at=self.now)
         keys = words(step)[3 : 3 + int(words(step)[2])]
+        heals = step.command.script is scripts.HEAL
         for i in targets:
-            codes = [1] * (len(keys) - 1)
+            codes = [2] * ((len(keys) - 1) // 3) if heals else [int(i not in self.empty)] * (len(keys) - 1)
             fits = self.refused.get(i, set()).isdisjoint(keys)
             ballot.cast(i, told(*codes) if fits else NOPERM)
         return ballot
@@ -235,3 +238,12 @@ def test_a_refused_lock_is_found_by_asking_for_each_lock_alone_and_that_once_a_t
     world = Refusing({key: {"x42"} for key in range(3)})
     assert asked(world, holds) == (1 + 100, ["x42"])
     assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
+
+
+def test_a_lock_whose_token_is_refused_keeps_no_other_from_being_put_back() -> None:
+    world = Refusing({0: {fence("x1")}})
+    world.empty = {0}
+    renewal(world, *(a_hold(f"x{i}") for i in range(3)))
+    heals = [words(step) for step in world.sent(scripts.HEAL)]
+    asked = ["".join(name for name in ("x0", "x1", "x2") if name in heal) for heal in heals]
+    assert asked == ["x0x1x2", "x0", "x1", "x2"]

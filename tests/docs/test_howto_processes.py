@@ -26,7 +26,7 @@ from ..fixtures import FreshMasters
 from ..interop.test_shared import redisson as redisson  # a fixture
 from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
-from .pages import PYTHON, RLOCK, Start, block, lay_out, starter, write_scripts
+from .pages import DOCS, PYTHON, RLOCK, Start, block, lay_out, marked, starter, write_scripts
 
 #: Around each work of the page: a note when it begins and when it ends.
 CELERY_NOTED = """
@@ -148,6 +148,24 @@ def test_a_second_run_is_skipped_or_waits_for_the_one_before(start: Start, tmp_p
     assert first.wait(30) == 3, "the job's own status"
     assert second.wait(30) == (75 if job == "nightly" else 3)
     assert runs(tmp_path) == (1 if job == "nightly" else 2)
+
+
+def test_a_script_has_the_lock_from_line_to_line(tmp_path: Path, fresh_masters: FreshMasters) -> None:
+    (script,) = marked(DOCS / "howto/hand-over.md", "tests/docs/test_howto_processes.py")
+    steps = dict.fromkeys(("dump.sh", "upload.sh"), "echo $0 >> steps; rlock status backup >> steps")
+    write_scripts(tmp_path, {"rlock": RLOCK, **steps, "backup": script})
+    urls, path = fresh_masters(1).urls, f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with (
+        rlock.Client(urls, max_ttl=600) as client,
+        starter(tmp_path, urls, PATH=path, RLOCK_MAX_TTL="600") as start,
+    ):
+        client.init()
+        ran = start("./backup")
+        assert (ran.communicate(timeout=60)[0], ran.returncode) == ("", 0)
+        told = re.findall(r"(?m)^\./(\w+)|(held) by", (tmp_path / "steps").read_text())
+        assert told == [("dump", ""), ("", "held"), ("upload", ""), ("", "held")]
+        with client.lock("backup"):
+            assert start("./backup").wait(60) == 75
 
 
 def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:

@@ -101,14 +101,6 @@ def test_a_test_runs_each_block_of_a_page(page: Path) -> None:
     assert [f"line {line}: {why}" for line, *mark in blocks(page) if (why := fault(page, *mark))] == []
 
 
-@pytest.mark.parametrize("mark", ["", "<!-- not run: because -->", "<!-- tested: tests/no_such_file.py -->"])
-def test_a_block_that_nothing_runs_is_noticed(mark: str, tmp_path: Path) -> None:
-    page = tmp_path / "-".join(("named", "by", "nobody.md"))
-    page.write_text(f"{mark}\n```python\nprint(1)\n```\n")
-    ((_, kind, value),) = blocks(page)
-    assert fault(page, kind, value)
-
-
 NO_SITE = importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None
 _FETCHED = re.compile(
     r"<(?:script|img|iframe|source)[^>]* src=\"?([^\" >]+)|<link(?! rel=\"canonical)[^>]* href=\"?([^\" >]+)"
@@ -235,13 +227,6 @@ def repeated(texts: dict[str, str], longest: int = LONGEST_RUN) -> Iterator[str]
 def test_no_page_says_a_thing_twice() -> None:
     texts = {str(page.relative_to(TOP)): page.read_text(encoding="utf-8") for page in WRITTEN}
     assert list(repeated(texts)) == []
-
-
-def test_a_repeated_sentence_is_found() -> None:
-    sentence = " ".join(f"word{i}" for i in range(LONGEST_RUN + 1))
-    assert len(list(repeated({"a": f"Before. {sentence}.", "b": f"Else. {sentence}, and so on."}))) == 1
-    assert list(repeated({"a": sentence, "b": sentence.replace("word9 ", "other ")})) == []
-    assert list(repeated({"a": f"```\n{sentence}\n```", "b": sentence})) == []
 
 
 def test_the_pages_do_not_grow() -> None:

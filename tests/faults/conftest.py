@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -139,6 +140,18 @@ class Waiter:
     def got(self, within: float = 30.0) -> bool:
         """What its ``acquire`` returned, or the exception of it or of its release."""
         return self._outcome.result(within)
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """No thread of these names can be started, or none at all."""
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if not names or thread.name in names:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
 
 
 def waiting(asked: rlock.Client, count: int = 1) -> None:

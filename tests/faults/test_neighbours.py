@@ -25,18 +25,7 @@ from rlock._sync.runtime import run
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, tell
-from .conftest import ClientFor, usable, within
-
-
-def refuse_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    start = threading.Thread.start
-
-    def refused(thread: threading.Thread) -> None:
-        if thread.name in names:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refused)
+from .conftest import ClientFor, refuse_threads, usable, within
 
 
 def test_without_a_thread_the_caller_and_the_watchdog_connect_themselves(

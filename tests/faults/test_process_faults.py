@@ -21,7 +21,9 @@ from .conftest import (
     everywhere,
     excluded,
     holders,
+    refuse_threads,
     usable,
+    waiting,
     within,
 )
 
@@ -207,63 +209,41 @@ def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
     assert child.line() == "usable"
 
 
-#: Nobody else has processes under this user, and root is bound by no limit.
-THREADS = """\
-import resource, threading
-import redis.connection, rlock._sync.engine, encodings.idna
-if os.geteuid() == 0:
-    os.setgroups([]); os.setgid(64123); os.setuid(64123)
-def exhaust():
-    resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
-    try:
-        threading.Thread(target=int).start()
-    except RuntimeError:
-        return
-    print("no limit")
-    sys.exit()
-def free():
-    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
-"""
-WITHOUT_THREADS = (
-    THREADS
-    + """\
-exhaust()
-try:
-    client.lock("x").acquire(timeout=0.3)
-except rlock.RLockError as error:
-    print(type(error).__name__, error)
-fixed = client.lock("x", renew=False)
-print(fixed.acquire(timeout=2))
-fixed.release()
-free()
-lock.acquire()
-lock.release()
-print("usable")
-"""
-)
-
-
-def test_without_a_thread_for_its_renewal_nothing_is_asked_for(masters3: Fleet, process: Process) -> None:
-    child = process(WITHOUT_THREADS, masters3.urls)
-    told = child.line()
-    if told == "no limit":
-        pytest.skip("RLIMIT_NPROC binds nobody here")
-    assert told.startswith("RLockError lock 'x' was not asked for: can't start new thread")
-    # A lock that is not renewed needs no thread: its owner connects.
-    assert child.line() == "True"
-    assert child.line() == "usable"
-
-
-@pytest.mark.parametrize("exhausted", [DESCRIPTORS, THREADS], ids=["descriptor", "thread"])
-def test_a_holder_without_a_descriptor_or_a_thread_left_renews_and_releases(
-    exhausted: str, masters3: Fleet, client_for: ClientFor, process: Process
+def test_without_a_thread_for_its_renewal_nothing_is_asked_for(
+    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = process(exhausted + HOLDING + TELL, masters3.urls, 1.5)
-    told = child.line()
-    if told == "no limit":
-        pytest.skip("RLIMIT_NPROC binds nobody here")
-    assert told == "got"
+    client = client_for(masters3.urls)
+    with monkeypatch.context() as patch:
+        refuse_threads(patch)
+        with pytest.raises(rlock.RLockError, match="'x' was not asked for: can't start new thread"):
+            client.lock("x").acquire(timeout=0.3)
+        # A lock that is not renewed needs no thread: its owner connects.
+        with client.lock("x", renew=False):
+            pass
+    usable(client)
+
+
+def test_a_holder_without_a_thread_left_renews_and_releases(
+    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, waiter = client_for(masters3.urls, 1.5).lock("x"), client_for(masters3.urls)
+    lock.acquire()
+    waits = Waiter(waiter, renew=False)
+    waiting(waiter)
+    with monkeypatch.context() as patch:
+        refuse_threads(patch)
+        time.sleep(1.8)
+        assert not waits.done
+        lock.check()
+        lock.release()
+        assert waits.got()
+
+
+def test_a_holder_without_a_descriptor_left_renews_and_releases(
+    masters3: Fleet, client_for: ClientFor, process: Process
+) -> None:
+    child = process(DESCRIPTORS + HOLDING + TELL, masters3.urls, 1.5)
+    assert child.line() == "got"
     waiter = Waiter(client_for(masters3.urls))
     time.sleep(1.8)
     assert not waiter.done

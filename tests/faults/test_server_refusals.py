@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -19,6 +18,7 @@ from .conftest import (
     LOOK_S,
     ClientFor,
     FreshMasters,
+    Proxies,
     Waiter,
     everywhere,
     excluded,
@@ -121,45 +121,20 @@ def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_
 
 
 def test_masters_that_are_loading_give_no_vote_and_a_blocking_acquire_waits_for_them(
-    fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies
 ) -> None:
-    fleet = fresh_masters(3, args=("--appendonly", "yes"))
-    for url in fleet.urls[1:]:
-        with admin([url]) as [server]:
-            pipe = server.pipeline(transaction=False)
-            for i in range(12_000):
-                pipe.set(f"key-{i}", "")
-            pipe.execute()
-    for master in fleet[1:]:
-        master.stop()
-        master.args += ("--key-load-delay", "150")  # type: ignore[attr-defined]  # us: 1.8 s in all
-    starting = [threading.Thread(target=master.start) for master in fleet[1:]]
-    for thread in starting:
-        thread.start()
-
-    def loading(url: str) -> bool:
-        try:
-            with contextlib.closing(raw(url)) as server:
-                server.get("x")
-        except redis.BusyLoadingError:
-            return True
-        except redis.ConnectionError:
-            pass  # not even listening yet
-        return False
-
-    assert eventually(lambda: all(loading(url) for url in fleet.urls[1:]), 5.0)
-    client = client_for(fleet.urls)
-    lock = client.lock("x")
-    # One of the two may have finished meanwhile, and then a quorum grants it.
-    with within(2.0), contextlib.suppress(rlock.QuorumUnreachableError):
-        lock.acquire(timeout=0.2)
-    assert "is loading the dataset in memory" in caplog.text
-    with within(15.0):
-        lock.acquire()
-    while lock.hold_count:
-        lock.release()
-    for thread in starting:
-        thread.join(20)
+    loading = proxies(masters3.urls[1:])
+    for proxy in loading:
+        proxy.lie = b"-LOADING Redis is loading the dataset in memory\r\n"
+    client = client_for([masters3.urls[0], *(proxy.url for proxy in loading)])
+    with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="is loading the dataset"):
+        client.lock("x").acquire(timeout=0.2)
+    waiter = Waiter(client)
+    time.sleep(0.5)
+    assert not waiter.done
+    for proxy in loading:
+        proxy.mend()
+    assert waiter.got(10.0)
 
 
 def test_a_password_that_is_set_while_we_are_connected_costs_a_minority_its_vote_and_nothing_else(
@@ -260,63 +235,3 @@ def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_ser
             server.config_set("maxclients", "1000")
     with within(2.0):
         usable(client_for(urls))
-
-
-# -- an ACL that refuses some names: a master refuses a script for one key, and only its lock must suffer
-
-
-NAMES = [f"job-{i}" for i in range(20)]
-Locks = dict[str, rlock.RLock]
-
-
-@pytest.fixture
-def locks(masters3: Fleet, client_for: ClientFor) -> Locks:
-    """Held under all names, on all masters."""
-    client = client_for(user(masters3.urls), 1.5)
-    found = {name: client.lock(name) for name in NAMES}
-    for lock in found.values():
-        lock.acquire()
-    time.sleep(0.4)
-    return found
-
-
-def forbid(urls: list[str], *patterns: str) -> None:
-    """Take all keys from the user but these, while it is connected."""
-    tell(urls, "ACL", "SETUSER", "worker", "resetkeys", *(f"~{each}" for each in patterns))
-
-
-def test_a_name_that_is_refused_from_now_on_costs_only_itself_its_lease(
-    masters3: Fleet, locks: Locks
-) -> None:
-    """All of them are renewed in one batch, and a master refuses a script for one key of it."""
-    forbid(masters3.urls, *(name for name in NAMES if name != "job-7"), "rlock:*")
-    assert locks["job-7"].lost.wait(3.0)
-    time.sleep(1.5)
-    assert [name for name in NAMES if not locks[name].is_owned()] == ["job-7"]
-    for name in NAMES:
-        if name != "job-7":
-            locks[name].release()
-
-
-def test_a_name_that_a_minority_refuses_keeps_the_others_on_all_masters(
-    masters3: Fleet, locks: Locks
-) -> None:
-    """Otherwise the loss of one master more would be the loss of them all."""
-    forbid(masters3.urls[:1], *NAMES[1:], "rlock:*")
-    time.sleep(1.8)
-    for lock in locks.values():
-        lock.check()
-    assert holders(masters3.urls, NAMES[0])[0] is None, "it ran out there"
-    for name in NAMES[1:]:
-        assert None not in holders(masters3.urls, name)
-
-
-def test_a_name_whose_token_is_refused_does_not_keep_the_others_from_being_healed(
-    masters3: Fleet, locks: Locks
-) -> None:
-    forbid(masters3.urls[:1], *NAMES, "rlock:fleet", *(f"rlock:{{{name}}}:*" for name in NAMES[1:]))
-    with admin(masters3.urls[:1]) as [server]:
-        server.delete(*NAMES)
-    assert eventually(lambda: all(holders(masters3.urls[:1], name)[0] for name in NAMES[1:]), 3.0)
-    for lock in locks.values():
-        lock.check()

@@ -258,7 +258,7 @@ class Master(Readers):
             stands = token == "" or self._last(fence)[0] <= int(token)
         if not stands:
             return [-1, holder.encode(), found[1], ttl_ms, 0, 0, 0, note, 0]
-        ttl_ms = max(ttl_ms if token or lease_ms == "0" else 1, int(lease_ms), 1)
+        ttl_ms = max(int(lease_ms) or ttl_ms, 1)
         self.keys.pop(lock)
         self._set(lock, owner, count)
         self._pexpire(lock, str(ttl_ms))
