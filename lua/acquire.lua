@@ -1,23 +1,31 @@
 -- acquire: grant the lease if the lock is free or was handed to the place of the caller; otherwise refuse,
 -- and give the caller a place in the queue.
 --
+-- Shared holds: while readers hold the lock, its only field is READERS, and `readers` has the deadline of each
+-- one. The value is the number of readers that were invited and have not come yet. So a caller that knows
+-- nothing of readers finds a lock that is taken. `+shared:` in a token or place tells a reader.
+--
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
 -- KEYS[3] fence      text   `<token> <owner>`, the last fencing token and its owner
 -- KEYS[4] note       text   since when the memory is whole (handshake.lua); left out: restart guard off
+-- KEYS[#KEYS] readers  zset  readers by the end of their leases, in ms of this master's time; `shared` only
 -- ARGV[1] lease_ms   ms
 -- ARGV[2] fence_ms   ms     how long the last fencing token is kept, from its own time on if that is later
--- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; else for any caller
+-- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; `shared`: beside other readers,
+--                           unless an exclusive waiter is ahead in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
---                           a caller that does not wait leaves out ARGV[4] to ARGV[8]
+--                           a caller that does not wait leaves out ARGV[4] to ARGV[8], with `shared` ARGV[7]
+--                           is empty
 -- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
 -- ARGV[6] told       text   `all`; or `brief`: a refusal has ttl_ms in steps of 10, length 0, and no time_us
 --                           unless the ticket is 0
 -- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
 -- ARGV[8] ticket     us     its position in the queue; 0: this master's time
+-- ARGV[9] channel    text   the lock's; `shared` only
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
 -- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:
---                           this master's time replaces it
+--                           this master's time replaces it; a reader gets the last token, if there is one
 --
 -- Reply: {code, holder, count, ttl_ms, ticket, time_us, token, note, length}: ticket of the place (0: none),
 -- time_us is 0 in a grant if the proposal is within a second of it, length of the queue
@@ -30,7 +38,12 @@
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]
-local order, rank, queue_ms, told, waiter, ticket = unpack(ARGV, 3, #ARGV - 2)
+local order, rank, queue_ms, told, waiter, ticket, channel = unpack(ARGV, 3, #ARGV - 2)
+local readers = order == 'shared' and KEYS[#KEYS]
+if readers then
+    note_key = note_key ~= readers and note_key
+    waiter = waiter ~= '' and waiter
+end
 
 if lease_ms + 0 > 86400000 then
     return {err = 'ERR lease_ms=' .. lease_ms .. ' is over a day'}
@@ -61,7 +74,31 @@ elseif order == 'fair' then
     first = redis.call('zrange', queue, 0, 0)[1]
 end
 
-if not again and not handed and (fields == 1 or (first and first ~= waiter)) then
+local READERS, now_ms, reading = 'readers:00000000000000000000000000000000', 0, false
+if readers then
+    local time = redis.call('time')
+    now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+    reading = holder == READERS
+    again = (fields == 0 or reading) and (redis.call('zscore', readers, owner) or -1) + 0 >= now_ms
+    -- Otherwise readers that come and go would keep the writers out for ever.
+    local line = not again and (fields == 0 or reading) and redis.call('zrange', queue, 0, 99, 'withscores') or {}
+    for i = 1, #line, 2 do
+        local other = line[i]
+        if other == waiter or (rank == 'kept' and line[i + 1] + 0 >= ticket + 0) then
+            break
+        elseif not string.find(other, '+shared:', 1, true) then
+            local client_id = string.match(other, '|[^|]*$') or ''
+            -- No subscriber: its process is dead, and nobody else would remove it while readers hold the lock.
+            if not reading or redis.pcall('publish', channel .. client_id, '') ~= 0 then
+                first = other
+                break
+            end
+            redis.pcall('zrem', queue, other)
+        end
+    end
+end
+
+if not again and not handed and ((fields == 1 and not reading) or (first and first ~= waiter)) then
     local brief = told == 'brief'
     local code, ttl_ms = -1, 0
     if fields == 0 then
@@ -133,7 +170,7 @@ if not again and not handed and (fields == 1 or (first and first ~= waiter)) the
     return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}
 end
 
-if again then
+if again and not readers then
     -- Before the token: a server at maxmemory lets a script store one only after another write.
     redis.call('pexpire', lock, lease_ms)
 end
@@ -144,7 +181,7 @@ local token, time_us = (last or 0) + 0, 0
 if token > 9e15 then
     token, given_to = 0, nil -- no script gave it, and a double has no room for the tokens above it
 end
-if given_to ~= owner then
+if given_to ~= owner and not (readers and token > 0) then
     local given, kept_ms = proposal + 0, fence_ms
     -- Reuse the argument string: formatting a number costs as much as a command.
     local number = given > token and proposal
@@ -170,18 +207,33 @@ if given_to ~= owner then
     end
     redis.call('set', fence, number .. ' ' .. owner, 'px', kept_ms)
 end
-if again then
+if again and not readers then
     return {1, owner, held, tonumber(lease_ms), 0, time_us, token, note, 0}
 end
 if handed then
     redis.call('del', lock)
 end
-redis.call('hset', lock, owner, '1')
-local expiry = redis.pcall('pexpire', lock, lease_ms)
+local field, count, expires_ms = owner, '1', lease_ms
+if readers then
+    local invited = reading and held or 0
+    if invited > 0 and not again and rank == 'kept' and not redis.pcall('zscore', queue, waiter) then
+        invited = invited - 1
+    end
+    redis.call('zadd', readers, now_ms + lease_ms, owner)
+    for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
+        redis.call('zrem', readers, ended)
+    end
+    -- The key lives as long as the last lease: a dead reader keeps nobody out for longer than its own.
+    expires_ms = redis.call('zrange', readers, -1, -1, 'withscores')[2] - now_ms
+    redis.call('pexpire', readers, expires_ms)
+    field, count = READERS, invited
+end
+redis.call('hset', lock, field, count)
+local expiry = redis.pcall('pexpire', lock, expires_ms)
 if expiry ~= 1 then
     -- An ACL forbids PEXPIRE: without this the key would stay for ever, because nothing is rolled back.
     redis.pcall('del', lock)
-    redis.pcall('hdel', lock, owner)
+    redis.pcall('hdel', lock, field)
     return expiry
 end
 if waiter then

@@ -5,6 +5,7 @@
 -- KEYS[3] fence          text  as in acquire.lua
 -- KEYS[4] note           text  as in acquire.lua
 -- KEYS[5] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
+-- KEYS[6] readers        zset  as in acquire.lua; left out unless the owner, or the next one, is a reader
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
@@ -15,7 +16,8 @@
 -- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
 -- ARGV[7] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[7]
 --                              to ARGV[10] are left out
--- ARGV[8] next_owner     text  the owner token with which the next waiter gets the lease
+-- ARGV[8] next_owner     text  the owner token with which the next waiter gets the lease; a reader's: the
+--                              owner itself reads on
 -- ARGV[9] next_lease_ms  ms    its lease
 -- ARGV[10] order         text  `fair`: only if it is the first in the queue; `barging`: in any case
 -- ARGV[n-1] proposal     us    the fencing token of the next owner, as in acquire.lua
@@ -31,11 +33,11 @@
 --
 -- Message to a waiter of another process: `<token> <fencing token> <time_us> <note>`. It is the grant of this
 -- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
--- ask.
+-- ask. The readers at the head of the queue are invited together, up to the first writer: each has to ask.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 
-local lock, queue, fence, note_key, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, fence, note_key, evicted, readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, claim_ms, fence_ms, proposal, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV - 1], ARGV[#ARGV]
 local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order = unpack(ARGV, 4, #ARGV - 2)
 
@@ -56,6 +58,7 @@ if code == 0 and leaves then
     -- lock would stay taken here until the claim expires.
     code = redis.pcall('hdel', lock, string.match(waiter, '^(.*)|') or waiter)
 end
+local READERS, reading, freed, read_on = 'readers:00000000000000000000000000000000', false, false, nil
 if type(code) == 'table' then
     if string.find(code.err, 'WRONGTYPE', 1, true) then
         return {-2, '', 0, -1, 0}
@@ -69,10 +72,34 @@ if code == 0 then
     if fields ~= 0 and (not entry or not tonumber(entry[2])) then
         return {-2, '', 0, -1, 0}
     end
-    if entry then
+    reading = entry and entry[1] == READERS and tonumber(entry[2])
+    if readers and not next_waiter then
+        code = redis.call('zrem', readers, owner)
+        local time = redis.call('time')
+        local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+        for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
+            redis.call('zrem', readers, ended)
+        end
+        local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
+        if reading and last then
+            redis.call('pexpire', lock, last - now_ms)
+            redis.call('pexpire', readers, last - now_ms)
+        elseif reading and reading > 0 then
+            -- Invited readers have not come yet. Once: otherwise a stopped one would keep the writers out.
+            redis.call('hset', lock, READERS, '0')
+            redis.call('pexpire', lock, claim_ms)
+        elseif reading then
+            redis.call('del', lock)
+            entry, reading, freed = nil, false, true
+        end
+    end
+    if reading and code == 1 then
+        return {1, owner, 0, 0, 0}
+    end
+    if entry and not (reading and leaves and channel ~= '' and not next_waiter) then
         return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock), 0}
     end
-    if owner ~= '' then
+    if code == 0 and not reading and not freed and owner ~= '' then
         return {0, '', 0, -2, 0}
     end
 end
@@ -84,9 +111,9 @@ end
 -- At most this many dead waiters in one call: each one stops the server for 2 to 4 us.
 local limit = 200
 local left = limit
-local first = not next_waiter and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
+local first = not next_waiter and not reading and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
 -- Skipped if nobody waits, the usual case: each function costs as much as a command.
-if first or next_waiter or claim_ms == '0' then
+if first or next_waiter or reading or claim_ms == '0' then
     local function give(holder, lease_ms)
         local written = redis.pcall('hset', lock, holder, '1')
         if type(written) ~= 'table' then
@@ -124,16 +151,55 @@ if first or next_waiter or claim_ms == '0' then
     if next_waiter then
         local front = redis.pcall('zrange', queue, 0, 0)[1]
         local may = (order == 'barging' or not front or front == next_waiter) and next_lease_ms + 0 <= 86400000
-        local token = may and stamp(next_owner)
-        if token and give(next_owner, next_lease_ms) then
+        local last = readers and redis.pcall('get', fence)
+        -- The owner that reads on keeps its token: it is the last writer.
+        local token = tonumber(string.match(type(last) == 'string' and last or '', '^(%d+) ') or 0)
+        token = may and (token > 0 and token or stamp(next_owner))
+        if token and give(readers and READERS or next_owner, next_lease_ms) then
             redis.pcall('zrem', queue, next_waiter)
-            return {code, owner, 1, tonumber(next_lease_ms), token}
+            read_on = {code, owner, 1, tonumber(next_lease_ms), token}
+            if not readers then
+                return read_on
+            end
+            local time = redis.pcall('time')
+            local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + next_lease_ms
+            redis.pcall('zadd', readers, until_ms, next_owner)
+            redis.pcall('pexpire', readers, next_lease_ms)
+            reading = 0
         end
+    end
+    if reading then
+        -- Readers at the head of the queue may join the others.
+        first = redis.pcall('zrange', queue, 0, 0)[1]
+        if not first or not string.find(first, '+shared:', 1, true) then
+            redis.pcall('hset', lock, READERS, reading)
+            return read_on or {-1, READERS, 0, redis.call('pttl', lock), 0}
+        end
+        redis.pcall('zrem', queue, first)
     end
     while claim_ms ~= '0' and left > 0 do
         first = first or redis.pcall('zpopmin', queue)[1]
         if not first then
             break
+        end
+        if string.find(first, '+shared:', 1, true) then
+            local invited = 0
+            repeat
+                left = left - 1
+                local token, client_id = string.match(first, '^(.*)(|[^|]*)$')
+                local told = client_id and token ~= owner and redis.pcall('publish', channel .. client_id, token)
+                invited = invited + (type(told) == 'number' and told > 0 and 1 or 0)
+                first = left > 0 and redis.pcall('zrange', queue, 0, 0)[1]
+                first = first and string.find(first, '+shared:', 1, true) and redis.pcall('zpopmin', queue)[1]
+            until not first
+            if reading or (invited > 0 and give(READERS, claim_ms)) then
+                redis.pcall('hset', lock, READERS, (reading or 0) + invited)
+                return read_on or {reading and -1 or code, reading and READERS or owner, invited, 0, 0}
+            end
+            first = left > 0 and redis.pcall('zpopmin', queue)[1]
+            if not first then
+                break
+            end
         end
         left = left - 1
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')

@@ -3,16 +3,18 @@
 -- KEYS[1] lock      hash   left out, with the queue: the caller only wants an answer
 -- KEYS[2] queue     zset   waiters by ticket
 -- KEYS[3] note      text   as in acquire.lua
+-- KEYS[4] readers   zset   as in acquire.lua; left out if the caller does not list them
 -- ARGV[1] last      rank   of the last waiter to list; 0 is the first, -1 all
 --
--- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}, note}
+-- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}, note}, and behind the note,
+-- if readers hold it, {reader, end of its lease in ms, ...}; count is their number then
 --    1  held; ttl_ms is what is left of the lease (-1: no expiry)
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
 --
 -- Second delivery: reads again.
 
-local lock, queue, note_key = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, note_key, readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local last = ARGV[1]
 
 if not lock then
@@ -41,5 +43,9 @@ local entry = redis.call('hgetall', lock)
 local held = tonumber(entry[2])
 if not held then
     return {-2, '', 0, -1, 0, {}, note}
+end
+if readers and entry[1] == 'readers:00000000000000000000000000000000' then
+    local found = redis.call('zrange', readers, 0, -1, 'withscores')
+    return {1, entry[1], #found / 2, redis.call('pttl', lock), length, waiters, note, found}
 end
 return {1, entry[1], held, redis.call('pttl', lock), length, waiters, note}

@@ -5,15 +5,17 @@
 -- ARGV[1]    queue_ms  ms     how long the queue is kept after its last visitor
 -- ARGV[2i]   waiter    text   `<token>|<client_id>`
 -- ARGV[2i+1] ticket    us     its place, the same on every master
+-- ARGV[n]    channel   text   the lock's; left out unless a reader is among the waiters
 --
 -- Reply: {code, holder, count, ttl_ms, time_us}
 --    1  held; the holder may be one of the waiters, which was handed the lock and does not know it yet
---    0  absent: nobody holds it here
+--    0  absent: nobody holds it here; or readers do, and the next one may join them
 --   -2  the key is not a lock
 --
 -- Second delivery: sets the same places again.
 
 local lock, queue, queue_ms = KEYS[1], KEYS[2], ARGV[1]
+local channel = #ARGV % 2 == 0 and ARGV[#ARGV]
 
 local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
@@ -31,7 +33,7 @@ if fields == 1 then
         return {-2, '', 0, -1, 0}
     end
 end
-for i = 1, (#ARGV - 1) / 2 do
+for i = 1, math.floor((#ARGV - 1) / 2) do
     local waiter, ticket = ARGV[2 * i], ARGV[2 * i + 1]
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
         -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
@@ -40,6 +42,17 @@ for i = 1, (#ARGV - 1) / 2 do
                 redis.pcall('zrem', queue, waiter)
             end
         end
+    end
+end
+if channel and holder == 'readers:00000000000000000000000000000000' then
+    local first = redis.pcall('zrange', queue, 0, 0)[1]
+    local joins = first and string.find(first, '+shared:', 1, true)
+    -- An exclusive waiter in front that is dead: otherwise these readers would wait until all others end.
+    if first and not joins and redis.pcall('publish', channel .. (string.match(first, '|[^|]*$') or ''), '') == 0 then
+        joins = redis.pcall('zrem', queue, first) == 1
+    end
+    if joins then
+        code, holder, held, ttl_ms = 0, '', 0, -2
     end
 end
 local time = redis.call('time')

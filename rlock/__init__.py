@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from .errors import OptionsError as OptionsError
     from .errors import QuorumUnreachableError as QuorumUnreachableError
     from .errors import RLockError as RLockError
+    from .errors import UpgradeError as UpgradeError
     from .lock import Lock as Lock
     from .lock import LossSignal as LossSignal
     from .lock import RLock as RLock
     from .model import LockStatus as LockStatus
     from .model import MasterStatus as MasterStatus
+    from .model import ReadWriteLock as ReadWriteLock
     from .model import Waiter as Waiter
     from .recipes.decorator import locked as locked
 
@@ -33,9 +35,10 @@ _NAMES = {
     "client": "Client",
     "recipes.decorator": "locked",
     "events": "",  # without names here: `rlock.events` itself is public
-    "errors": "LeaseLostError LockBusyError NotHeldError OptionsError QuorumUnreachableError RLockError",
+    "errors": "LeaseLostError LockBusyError NotHeldError OptionsError QuorumUnreachableError RLockError "
+    "UpgradeError",
     "lock": "Lock LossSignal RLock",
-    "model": "LockStatus MasterStatus Waiter",
+    "model": "LockStatus MasterStatus ReadWriteLock Waiter",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_MODULES]

@@ -8,14 +8,14 @@ import uuid
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .events import log
-from .model import LeaseState
+from .model import LeaseState, ReadWriteLock
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .rules.options import (
     DEFAULT_TTL,
@@ -129,6 +129,30 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
         options = LockOptions(name, lease, renew, on_lost, max_hold, fair, hold_at_least)
         return self._lock_type(self, options)  # type: ignore[no-any-return]
 
+    def read_write_lock(
+        self,
+        name: str,
+        *,
+        fair: bool = True,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: OnLost = None,
+        max_hold: float | None = None,
+    ) -> ReadWriteLock[AnyLock]:
+        """The lock of this name for many readers or one writer: a writer excludes `lock`, too. No network.
+
+        A waiting writer lets no later reader in. When a writer ends, the readers that wait go together. The
+        writer may take the reader, too. A reader that asks for the writer gets an `UpgradeError`.
+
+        :param fair: False: a writer may take the free lock before the waiters do. The rest is as for `lock`.
+        """
+        if self._options.interop:
+            raise OptionsError("a read-write lock cannot be shared with Redisson: leave interop out")
+        options = {"ttl": ttl, "renew": renew, "on_lost": on_lost, "max_hold": max_hold}
+        writer: Any = BaseClient.lock(self, name, fair=fair, **options)  # type: ignore[arg-type]
+        reader = replace(writer._options, fair=True, shared=True)
+        return ReadWriteLock(self._lock_type(self, reader), writer)
+
     @abstractmethod
     def _set_up(self) -> None:
         """Make what belongs to this process (and, with asyncio, to its event loops)."""
@@ -193,7 +217,7 @@ class BaseLock(Generic[Signal]):
     def _hold(self) -> Hold | None:
         """The caller's hold. Makes no engine: without one there is no hold."""
         engine: Engine | None = self._client._here()
-        return None if engine is None else engine.hold(self.name)
+        return None if engine is None else engine.hold(self._options.hold_name)
 
     def _until(self, blocking: bool, timeout: float) -> float:
         """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
@@ -245,7 +269,7 @@ class BaseLock(Generic[Signal]):
         Keep it in a variable to ask after the release. Without a hold the signal is never set.
         """
         engine = self._client._engine()
-        hold = engine.hold(self.name)
+        hold = engine.hold(self._options.hold_name)
         signal: Signal = self._signal_type(engine.holds, [] if hold is None else [hold])
         # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
         return signal if hold is None else vars(hold.report).setdefault("signal", signal)
@@ -279,7 +303,11 @@ class BaseLock(Generic[Signal]):
 
     def _holders(self) -> list[Hold]:
         engine = self._client._here()
-        return [] if engine is None else [hold for hold in engine.holds if hold.name == self.name]
+        return (
+            []
+            if engine is None
+            else [each for each in engine.holds if each.options.hold_name == self._options.hold_name]
+        )
 
     def __repr__(self) -> str:
         valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]

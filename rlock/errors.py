@@ -51,6 +51,21 @@ class LeaseLostError(NotHeldError):
         return f"the lease of lock {self.name!r} was lost: {self.reason}; {advice}"
 
 
+class UpgradeError(RLockError, RuntimeError):
+    """A reader asked for the writer of its own lock. Two that did so would wait for each other for ever."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"the caller holds lock {self.name!r} as a reader, and cannot become its writer: release the "
+            f"reader first, or take the writer from the start (a writer may take the reader, and release "
+            f"the writer)"
+        )
+
+
 class QuorumUnreachableError(RLockError):
     """Too few masters answered or may vote, or votes stayed split: nobody can say which owner has the lock.
 

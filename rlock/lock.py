@@ -92,7 +92,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         :raises LeaseLostError: the hold had been lost. The acquire is given back all the same.
         """
         engine = self._client._engine()
-        run(engine.release_gen(engine.held(self.name)))
+        run(engine.release_gen(engine.held(self._options.hold_name)))
 
     def detach(self, ttl: float | None = None) -> str:
         """End the caller's hold here, and keep the lock for whoever calls ``client.adopt(handle)``.

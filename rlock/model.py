@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+AnyLock = TypeVar("AnyLock")
 
 
 class Code(enum.IntEnum):
@@ -51,6 +53,7 @@ class Queue(NamedTuple):
 
     length: int = 0
     waiters: Sequence[tuple[str, int]] = ()  # the first of them, with their tickets; in a status only
+    readers: Sequence[str] = ()  # the owner tokens of the readers that hold the lock; in a status only
 
 
 NO_QUEUE = Queue()
@@ -71,6 +74,13 @@ class Vote(NamedTuple):
     token: int = 0  # the fencing token of a grant
     note: str | None = None  # the master's note, see rules/restart_guard.py; None: not requested
     guarded: bool = False  # its memory is younger than the longest lease
+
+
+class ReadWriteLock(NamedTuple, Generic[AnyLock]):
+    """Two locks of one name: many owners may hold the reader (shared), or one the writer (exclusive)."""
+
+    reader: AnyLock
+    writer: AnyLock
 
 
 class Verdict(enum.Enum):
@@ -132,6 +142,7 @@ class LockStatus:
     queue_length: int = 0
     waiters: Sequence[Waiter] = ()  # the first hundred of the queue, in the order of their tickets
     free: bool = False
+    readers: Sequence[Waiter] = ()  # the readers on a quorum; ``holder`` is a word for all of them then
 
     @property
     def locked(self) -> bool:

@@ -22,7 +22,7 @@ from rlock.rules.keys import Wire
 from rlock.rules.lease import Confirmation
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
-from rlock.testing.memory import masters
+from rlock.testing.memory import keyspace, masters
 from rlock.testing.memory.masters import Master, Reply
 
 from .registry import bug, rewrite
@@ -194,7 +194,8 @@ def absurd_lease(stack: ExitStack) -> None:
     noted_by_acquire(stack)
     for module in (options, restart_guard):
         stack.enter_context(patch.object(module, "MAX_TTL_S", math.inf))
-    stack.enter_context(patch.object(masters, "_NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
+    for module in (keyspace, masters):
+        stack.enter_context(patch.object(module, "NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
 
 
 def _raises(stack: ExitStack) -> None:
@@ -244,7 +245,7 @@ def future_note(stack: ExitStack) -> None:
     to wait for the restart guard, again and again."""
 
     def kept(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Reply:
-        note = masters._NOTE.match(self.text(keys[0]))
+        note = keyspace.NOTE.match(self.text(keys[0]))
         if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
             return [1, note[0].encode(), 0, 0, self._us]
         return genuine(self, keys, run_id, memory, *known)  # type: ignore[no-any-return]

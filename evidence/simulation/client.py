@@ -150,10 +150,10 @@ class Client(Process, Engine):
     ) -> WaitGenerator[Hold | None]:
         """Acquire, as `Engine.acquire` of rlock/_sync; the hold, or None. ``until`` by the client's clock."""
         key = thread.key
-        hold = self.holds.find(key, options.name)
+        hold = self.holds.find(key, options.hold_name)
         if hold is not None and self.holds.nested(hold):
             return hold
-        contender = Contender(key, options, until, self.clock())
+        contender = Contender(key, options, until, self.clock(), self.holds.beside(key, options))
         try:
             got = self.finish(contender, got=(yield from acquire(self, contender)))
         except BaseException as error:
@@ -161,7 +161,7 @@ class Client(Process, Engine):
             raise
         if not got:
             return None
-        hold = self.holds.find(key, options.name)
+        hold = self.holds.find(key, options.hold_name)
         assert hold is not None
         self.world.referee.enter(self, hold)
         return hold

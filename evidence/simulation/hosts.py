@@ -12,7 +12,7 @@ from rlock._client.handshake import ConnectOptions
 from rlock.model import Code
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import NOTE, fence
+from rlock.rules.keys import NOTE, READERS, fence, readers
 from rlock.rules.restart_guard import MemoryReport
 from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
@@ -289,7 +289,8 @@ class Host(Process):
         if recorder is not None and run is not None:
             recorder.ran(run, reply)
         words = command.by_sha()
-        if command.script is scripts.RELEASE and words[2] == "5":  # with the key for a ban
+        # With the key for a ban of this owner.
+        if command.script is scripts.RELEASE and words[2] in "56" and words[7].endswith(words[-1]):
             world.referee.evict(words[-1])
             world.happens("evict", client, self, words[-1])
         if world.history is not None:
@@ -358,9 +359,12 @@ class Host(Process):
             session.connection.answer([verb.lower().encode(), name.encode(), 1])
 
     def left(self, name: str) -> dict[str, str]:
-        """The fields of a lock."""
+        """The fields of a lock, with its readers in the place of the one field that stands for all."""
         entry = self.master.look(name)
-        return {} if entry is None else dict(entry.fields)
+        if entry is None or READERS not in entry.fields:
+            return {} if entry is None else dict(entry.fields)
+        now_ms = self.master.time_us() // 1000
+        return {owner: "1" for owner, at in self.master.line(readers(name)) if at >= now_ms}
 
 
 def _queued(command: Command, reply: Any) -> bool:

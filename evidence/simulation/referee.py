@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlock.model import LeaseState
 from rlock.rules.holds import Hold
+from rlock.rules.keys import is_shared
 
 if TYPE_CHECKING:
     from .client import Client
@@ -83,6 +84,7 @@ class Referee:
             (other, who.clock(), hold.owner)
             for who, other in others
             if other.lease.confirmation is not None and not _valid(who, other)
+            if not (hold.options.shared and other.options.shared)
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]
         evicted = hold.owner in self._evicted
@@ -90,6 +92,8 @@ class Referee:
             # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
             self._evicted.update(other.owner for _, other in others)
         for _, other in others:
+            if hold.options.shared and other.options.shared:
+                continue
             if not evicted and other.owner not in self._evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
         others.append((client, hold))
@@ -99,13 +103,20 @@ class Referee:
         token, owner = self._tokens.get(hold.name, (0, ""))
         # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md.
         lost = self._world.skew > 1.0 and any(host.lost_at > 0.0 for host in self._world.hosts)
+        written, _ = self._tokens.get(f"writer of {hold.name}", (0, ""))
         if handle:
             if handle in self._adopted:
                 self.accuse(hold.name, owner, hold.owner, "adopted a second time")
-            elif hold.token < token and not evicted and not lost:
+            stale = False
+            if hold.token < token and not evicted and not lost:
                 self.accuse(hold.name, owner, hold.owner, "adopted when another one had had it since")
             self._adopted.add(handle)
-        elif hold.token <= token and not evicted and not lost:
+        elif hold.options.shared:
+            stale = hold.token < written  # a reader has the token of the last writer, or a higher one
+        else:
+            stale = hold.token <= token
+            self._tokens[f"writer of {hold.name}"] = (max(written, hold.token), hold.owner)
+        if stale and not evicted and not lost:
             self.accuse(hold.name, owner, hold.owner, f"fencing token {hold.token} after {token}")
         self._tokens[hold.name] = (max(token, hold.token), hold.owner)
         self.entered.append(Moment(now, hold.name, hold.owner))
@@ -155,7 +166,12 @@ class Referee:
 
     def rivals(self, hold: Hold) -> list[str]:
         """Owners that got the lock behind this one, which was not evicted."""
-        names = [moment.owner for moment in self.entered if moment.name == hold.name]
+        entered = (moment.owner for moment in self.entered if moment.name == hold.name)
+        names = [
+            owner
+            for owner in entered
+            if not (hold.options.shared and is_shared(owner)) or owner == hold.owner
+        ]
         if hold.owner in self._evicted or hold.owner not in names:
             return []
         return [owner for owner in names[names.index(hold.owner) + 1 :] if owner not in self._evicted]

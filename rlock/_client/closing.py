@@ -38,7 +38,7 @@ def close(
                 hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
         held = [hold for hold in holds if hold.lease.reason == AT_CLOSE]
         # Also holds whose owners are releasing now: their commands may come too late.
-        releasing = [*held, *holds.under_way.releasing.values()]
+        releasing = [*holds.under_way.releasing.values(), *held]
     connections, ends = masters._connections, True
     try:
         for hold in held:

@@ -33,14 +33,14 @@ from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
 from ..rules.handles import Handle
 from ..rules.holds import Hold, OwnerKey
-from ..rules.keys import WIRES, token_of, waiter_name
+from ..rules.keys import WIRES, lock_name, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
 from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from .calls import Calls
 from .closing import close
-from .hold_table import HoldTable
+from .hold_table import HELD_OR_SUSPECT, HoldTable
 from .local_queue import LocalQueue
 from .runtime import Runtime
 from .subscriptions import Subscriptions
@@ -63,8 +63,7 @@ class Engine(Port):
         runtime: Runtime,
         groups: Mapping[int, int] | None = None,
     ) -> None:
-        self.pid = os.getpid()
-        self.clock = clock
+        self.pid, self.clock = os.getpid(), clock
         guard = Guard(len(masters), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
@@ -114,7 +113,7 @@ class Engine(Port):
     def acquire(self, options: LockOptions, until: float) -> WaitGenerator[bool]:
         """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
         key = self.key()
-        if (hold := self.holds.find(key, options.name)) is not None and self.holds.nested(hold):
+        if self.holds.again(key, options):
             return True
         while True:
             contender = self.contender(key, options, until)
@@ -132,7 +131,7 @@ class Engine(Port):
         """A new acquire. Raises `RLockError` if it cannot wait for the masters here."""
         if self.interrupted():
             raise RLockError(f"lock {options.name!r} was not asked for: {NOT_HERE}")
-        return Contender(key, options, until, self.clock())
+        return Contender(key, options, until, self.clock(), self.holds.beside(key, options))
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         queue, until = self._local_queue, contender.until
@@ -159,8 +158,7 @@ class Engine(Port):
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
-        owner, waiter, token = grant.owner, grant.waiter, grant.token
-        hold = Hold(contender.key, options, owner, grant.sent_at, waiter, grant.hops, token, grant.hold_count)
+        hold = Hold(contender.key, options, *grant[:5], grant.hold_count, writer=contender.writer)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
             self.holds.hear(hold, self.clock())
@@ -168,7 +166,7 @@ class Engine(Port):
             if self.holds.closed:
                 raise RLockError("the client was closed")
             # Every exit checks: the owner may have been kept from running since the verdict.
-            held = hold.lease.update(self.clock()) is LeaseState.HELD
+            held = hold.lease.update(self.clock()) in HELD_OR_SUSPECT
             if held:
                 if observed():
                     hold.report.pending_events = PendingEvents()
@@ -183,7 +181,7 @@ class Engine(Port):
         return self.holds.taken(name)
 
     def owns(self, contender: Contender) -> bool:
-        return self.holds.find(contender.key, contender.name) is not None
+        return self.holds.find(contender.key, contender.options.hold_name) is not None
 
     def wants_queue_length(self, contender: Contender) -> bool:
         return observed() and not contender.report.queued
@@ -201,8 +199,7 @@ class Engine(Port):
     def finish(self, contender: Contender, *, got: bool) -> bool:
         self.under_way.acquiring.pop(id(contender.owners), None)
         if not got:
-            hold = self.holds.find(contender.key, contender.name)  # see `owns`
-            if hold is not None and self.holds.nested(hold):
+            if self.holds.again(contender.key, contender.options):  # see `owns`
                 return True
             self.holds.report_not_acquired(contender)
         return got
@@ -210,7 +207,7 @@ class Engine(Port):
     def give_back(self, contender: Contender, error: BaseException) -> None:
         """Undo an acquire that ended with an exception, possibly after its grant. Waits for nothing."""
         try:
-            hold = self.holds.find(contender.key, contender.name)
+            hold = self.holds.find(contender.key, contender.options.hold_name)
             if hold is not None and hold.owner in contender.owners:
                 hold.keep_no_longer()  # nobody has had it
                 if not contender.report.ended:
@@ -229,9 +226,8 @@ class Engine(Port):
 
     def held(self, name: str) -> Hold:
         """The caller's hold, lost or not. Raises `NotHeldError`."""
-        hold = self.hold(name)
-        if hold is None:
-            raise NotHeldError(name, self.holds.holder(name))
+        if (hold := self.hold(name)) is None:
+            raise NotHeldError(lock_name(name), self.holds.holder(name))
         return hold
 
     def release_gen(self, hold: Hold) -> WaitGenerator[None]:
@@ -255,7 +251,7 @@ class Engine(Port):
 
     def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Outcome | None]:
         """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
-        releasing, hold_count = self.under_way.releasing, -1
+        releasing, hold_count, within = self.under_way.releasing, -1, hold.writer is not None
         try:
             began, confirmation = self.clock(), hold.lease.confirmation
             if confirmation is not None and began >= hold.lease.valid_until:
@@ -278,6 +274,8 @@ class Engine(Port):
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, reason)
                 raise LeaseLostError(hold.name, reason)
+            if hold_count == 0 and within:
+                return Outcome(Released.DONE, handed_over=False)
             return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
@@ -289,6 +287,7 @@ class Engine(Port):
             raise
         finally:
             releasing.pop(hold.owner, None)
+            self.watchdog.read_on(hold)
 
     def _release_here(self, hold: Hold) -> None:
         """Give back one acquire in a handler or finalizer that interrupted a change."""
@@ -320,6 +319,7 @@ class Engine(Port):
         if self.holds.state(hold) is LeaseState.LOST:
             self.watchdog.report_loss(hold, hold.reason)
         self.holds.give_up(hold)
+        self.watchdog.read_on(hold)
 
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""

@@ -11,17 +11,20 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 from ..clock import Clock
-from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError
+from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, UpgradeError
 from ..events import Acquired, Event, NotAcquired, Released, emit, observed
 from ..model import LeaseState
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import Masters, UnderWay, WaitGenerator
 from ..procedures.release import end
-from ..rules.holds import Hold, Holds
+from ..rules.holds import Hold, Holds, OwnerKey
+from ..rules.keys import hold_name
 from ..rules.lease import LeaseEvent
+from ..rules.options import LockOptions
 from .runtime import Parker, Runtime
 
 HELD_OR_SUSPECT = (LeaseState.HELD, LeaseState.SUSPECT)
@@ -68,6 +71,11 @@ class HoldTable(Holds):
         hold = self.by_name.get(name)
         return hold is not None and self.remaining(hold) > 0.0
 
+    def again(self, key: OwnerKey, options: LockOptions) -> bool:
+        """Acquire once more what the owner holds, if it does."""
+        hold = self.find(key, options.hold_name)
+        return hold is not None and self.nested(hold)
+
     def nested(self, hold: Hold) -> bool:
         """Acquire once more what the owner holds. Raises `LeaseLostError` after a loss.
 
@@ -80,6 +88,25 @@ class HoldTable(Holds):
             return False
         hold.count += 1
         return True
+
+    def beside(self, key: OwnerKey, options: LockOptions) -> Hold | None:
+        """The writer of an owner that asks for the reader. Raises `UpgradeError` the other way round."""
+        other = self.find(key, hold_name(options.name, not options.shared))
+        if other is not None and not options.shared:
+            raise UpgradeError(options.name)
+        if other is not None and self.state(other) is LeaseState.LOST:
+            raise LeaseLostError(other.name, other.reason)
+        return other
+
+    def remove(self, hold: Hold) -> None:
+        """Remove a hold, and give a reader and the writer of its owner a lease each. With the mutex."""
+        super().remove(hold)
+        if hold.writer is not None:
+            hold.lease, hold.writer = copy(hold.lease), None
+        reader = self.find(hold.owner_key, hold_name(hold.name, shared=True))
+        if reader is not None and reader.lease is hold.lease:
+            reader.lease = copy(hold.lease)
+            hold.reader = reader if hold.lease.state in HELD_OR_SUSPECT else None
 
     def give_up(self, hold: Hold) -> None:
         """Drop a hold and release it, without waiting for the masters."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import NOT_HERE, RLockError
+from ..errors import NOT_HERE, OptionsError, RLockError
 from ..procedures.acquire import AT_ONCE
 from ..procedures.port import WaitGenerator
 from ..procedures.transfer import adopt, handle_of
 from ..rules import commands
 from ..rules.handles import Handle
+from ..rules.keys import hold_name
 
 
 def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
     engine, name = lock._client._engine(), lock.name
-    hold = engine.held(name)
+    hold = engine.held(lock._options.hold_name)
+    if engine.holds.find(hold.owner_key, hold_name(name, shared=True)) is not None:
+        raise OptionsError(f"lock {name!r} was not detached: a reader cannot change hands; release it first")
     ttl = hold.lease.ttl if ttl is None else lock._client._options.kept("ttl", ttl)
     if engine.interrupted():
         raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")

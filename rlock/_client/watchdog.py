@@ -79,6 +79,19 @@ class Watchdog(ABC):
         if hold.renewal.due_at < self._wake_at - min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4):
             self._parker.wake()
 
+    def read_on(self, writer: Hold) -> None:
+        """Renew the reader of the same owner from now on, if there is one: the writer was released."""
+        if (hold := writer.reader) is None:
+            return
+        with self._mutex:
+            hold.writer, hold.renewal.stopped, ttl = None, None, hold.options.lease.ttl
+            hold.lease.ttl = ttl
+            # Otherwise the validity of the writer's lease remains. A longer lease has to be noted first.
+            if writer.read_since < math.inf and ttl <= self._masters.context.guard.noted:
+                hold.lease.renewed(writer.read_since, self._clock(), ttl)
+            if hold in self._holds:
+                self.watch(hold)
+
     def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
         """Report a loss once: by the signal, the log, the event and the callback."""
         with self._mutex:

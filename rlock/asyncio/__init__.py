@@ -23,8 +23,10 @@ from ..errors import NotHeldError as NotHeldError
 from ..errors import OptionsError as OptionsError
 from ..errors import QuorumUnreachableError as QuorumUnreachableError
 from ..errors import RLockError as RLockError
+from ..errors import UpgradeError as UpgradeError
 from ..model import LockStatus as LockStatus
 from ..model import MasterStatus as MasterStatus
+from ..model import ReadWriteLock as ReadWriteLock
 from ..model import Waiter as Waiter
 from ..recipes.decorator import locked as locked
 from .client import Client as Client

@@ -80,7 +80,7 @@ class RLock(BaseLock[LossSignal], AsyncLock):
         Errors and network cost are those of `rlock.RLock.release`. A cancelled release is done all the same.
         """
         engine = self._client._engine()
-        await run(engine.release_gen(engine.held(self.name)))
+        await run(engine.release_gen(engine.held(self._options.hold_name)))
 
     async def detach(self, ttl: float | None = None) -> str:
         """End the caller's hold here, and keep the lock for whoever adopts it; see `rlock.RLock.detach`."""

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from ..model import Code, Vote
 from ..rules import commands
+from ..rules.holds import Hold
 from ..rules.keys import holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
@@ -51,7 +52,9 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
     soon as no waiting can help. After any exception the caller must `withdraw`.
     """
     name = contender.name
-    if contender.until == AT_ONCE and port.taken(name):
+    if contender.writer is not None:
+        return _read_within(port, contender, contender.writer)
+    if contender.until == AT_ONCE and not contender.options.shared and port.taken(name):
         # Another owner of this process has a valid lease, so the masters need not be asked.
         return False
     # In fair mode each owner draws its ticket at once, not after the owners before it in this process.
@@ -90,6 +93,13 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         # the next owner must still see that this one has left.
         contender.is_withdrawn = True
         raise
+
+
+def _read_within(port: Port, contender: Contender, writer: Hold) -> bool:
+    """Make a reader's hold of the writer's. The masters learn of it when the writer is released."""
+    owner = port.context.new_owner(contender.label)
+    contender.owners.append(owner)
+    return port.admit(contender, Grant(owner, writer.acquired_at, token=writer.token))
 
 
 def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:

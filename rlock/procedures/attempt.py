@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.command_templates import Command
-from ..rules.keys import same_process
+from ..rules.keys import holder_identity, same_process
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
 from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
@@ -36,7 +36,7 @@ def attempt(
     """
     context, options, findings = port.context, contender.options, contender.findings
     ttl = options.lease.ttl
-    owner = context.new_owner(contender.key.label)
+    owner = context.new_owner(contender.label)
     contender.owners.append(owner)
     command, brief = _command(port, contender, owner)
     kept = False
@@ -68,7 +68,7 @@ def attempt(
             verdict = ballot.judge(decided_at, until)
         findings.note(verdict, ballot)
         may_settle = keep and verdict is Verdict.SPLIT and findings.settling < SETTLE_TRIES
-        if not (may_settle and ballot.leader(findings.passed_over) == owner):
+        if not (may_settle and ballot.leader(findings.passed_over) == holder_identity(owner)):
             break
         kept = True
         yield from pause(port, contender)
@@ -107,7 +107,7 @@ def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, boo
 
 
 def take_place(context: ClientContext, contender: Contender) -> Place:
-    options, owner = contender.options, context.new_owner(contender.key.label)
+    options, owner = contender.options, context.new_owner(contender.label)
     place = Place(options.name, owner, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
     # First: an interrupt in between must find the place, or it would stay in the queue.
     contender.owners.append(owner)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..model import Verdict
-from ..rules.holds import OwnerKey
-from ..rules.keys import HandOff
+from ..rules.holds import Hold, OwnerKey
+from ..rules.keys import SHARED, HandOff
 from ..rules.lease import Confirmation
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
@@ -85,7 +85,14 @@ class Report:
 class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
 
-    def __init__(self, key: OwnerKey, options: LockOptions, until: float, began_at: float) -> None:
+    def __init__(
+        self,
+        key: OwnerKey,
+        options: LockOptions,
+        until: float,
+        began_at: float,
+        writer: Hold | None = None,
+    ) -> None:
         self.key = key
         self.options = options
         self.until = until
@@ -100,12 +107,19 @@ class Contender:
         self.is_withdrawn = False
         #: The lock, if a releasing thread of this process has handed it over.
         self.local_grant: LocalGrant | None = None
+        #: The writer's hold of the same owner, whose reader it asks for.
+        self.writer = writer
         self.findings = Findings()
         self.report = Report(began_at)
 
     @property
     def name(self) -> str:
         return self.options.name
+
+    @property
+    def label(self) -> str:
+        """The `<client>` of its owner tokens."""
+        return self.key.label + SHARED if self.options.shared else self.key.label
 
     @property
     def verdict(self) -> Verdict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 
 from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code, LockStatus, MasterStatus, Verdict, Waiter
@@ -20,7 +21,7 @@ from .port import ClientContext, Masters, Request, WaitGenerator
 def _ask(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
     context = masters.context
     ballot = yield from masters.call(
-        Request(commands.status(name, guarded=context.guard.on), timeout, Settle.ALL)
+        Request(commands.status(name, guarded=context.guard.on, list_readers=True), timeout, Settle.ALL)
     )
     if ballot.hopeless:
         raise impossible(context, name, ballot)
@@ -119,7 +120,10 @@ def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None
     left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
     remaining = left[context.quorum - 1] if len(left) >= context.quorum else None
     count, quorum = max(view.hold_count for view in mine), context.quorum
-    return LockStatus(name, holder, since(holder), count, remaining, quorum, tuple(views), length, waiters)
+    named = Counter(reader for vote in ballot.votes.values() for reader in vote.queue.readers)
+    readers = tuple(Waiter(owner, since(owner)) for owner in sorted(named) if named[owner] >= quorum)
+    found = LockStatus(name, holder, since(holder), count, remaining, quorum, tuple(views), length, waiters)
+    return replace(found, readers=readers)
 
 
 def evict(
@@ -128,7 +132,11 @@ def evict(
     """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
     ballot = yield from _ask(masters, name, timeout)
     evicted = []
-    for holder in {vote.holder: None for vote in ballot.votes.values() if vote.holder}:
+    # All readers are named together, and each of them has a key of its own.
+    named = [
+        owner for vote in ballot.votes.values() for owner in vote.queue.readers or (vote.holder,) if owner
+    ]
+    for holder in dict.fromkeys(named):
         if owners is not None and holder not in owners:
             continue
         # The masters note the eviction: otherwise the holder's watchdog would put the key back.

@@ -44,6 +44,9 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
         return (yield from _keep(port, hold, rest))
     next_waiter = port.notifications.next_waiter(hold.name)
     place = None if next_waiter is None else next_waiter.place
+    shared = next_waiter is not None and (hold.options.shared or next_waiter.options.shared)
+    if shared or hold.reader is not None:
+        place = None  # readers go together, and each of them asks the masters
     if next_waiter is not None and context.wire.shared and not may_barge(hold, next_waiter):
         place = None  # otherwise threads of one process could keep Redisson's waiters out for ever
     if next_waiter is None or place is None:
@@ -52,6 +55,10 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
         ballot = yield from port.masters.call(Request(command, lease.request_timeout, resend_for=lease.ttl))
     else:
         ballot, given = yield from _hand_over(port, hold, next_waiter, place)
+    # The key on a master that restarted is no vote, as for a hand-over.
+    reads = [vote for vote in list(ballot.votes.values()) if vote.code == Code.YES and not vote.guarded]
+    if hold.reader is not None and sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
+        hold.read_since = ballot.sent_at
     return Outcome(outcome(context, ballot), given)
 
 
@@ -63,7 +70,14 @@ def end(masters: Masters, hold: Hold) -> None:
 
 
 def ending(context: ClientContext, hold: Hold, rest: float) -> Command:
-    """The command that ends a hold: it keeps the lock for the ``rest`` of `hold_at_least`, or frees it."""
+    """The command that ends a hold: it keeps the lock for the ``rest`` of `hold_at_least`, or frees it.
+
+    If its owner reads on, masters make the exclusive key a shared one in one step.
+    """
+    if (reader := hold.reader) is not None:
+        lease, token = lease_ms(reader.options.lease.ttl), context.time.us(context.clock())
+        words = (hold.name, hold.owner, hold.waiter, reader.owner, lease)
+        return commands.downgrade(context.wire, *words, token=token)
     if rest:
         return commands.keep(lease_ms(rest), hold.name, hold.owner, hold.waiter, guarded=context.guard.on)
     token = context.time.us(context.clock())

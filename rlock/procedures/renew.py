@@ -108,10 +108,14 @@ def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: S
 
 
 def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:
-    """Batches of one ttl. Locks that a master refused come apart: otherwise it refuses the others, too."""
-    groups: dict[tuple[float, bool], list[Hold]] = {}
+    """Batches of one ttl, of writers or of readers. Locks that a master refused come apart.
+
+    Otherwise the master refuses the others, too.
+    """
+    groups: dict[tuple[float, bool, bool], list[Hold]] = {}
     for hold in holds:
-        groups.setdefault((hold.lease.ttl, bool(hold.renewal.refused_until)), []).append(hold)
+        kind = hold.lease.ttl, hold.options.shared, bool(hold.renewal.refused_until)
+        groups.setdefault(kind, []).append(hold)
     for group in groups.values():
         for start in range(0, len(group), BATCH):
             yield group[start : start + BATCH]

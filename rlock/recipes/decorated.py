@@ -28,6 +28,7 @@ class Options(TypedDict, total=False):
     on_lost: Callable[[LeaseLostError], object] | None
     max_hold: float | None
     hold_at_least: float
+    shared: bool
 
 
 class Locked(Protocol[P, R_co]):

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
@@ -85,7 +85,7 @@ def locked(
     :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
     :param on_busy: "skip" or "raise", to do the other one of the two when the lock is busy.
     :param options: ``fair``, ``ttl``, ``renew``, ``on_lost``, ``max_hold``, ``hold_at_least``: as for
-        ``client.lock``.
+        ``client.lock``. ``shared=True``: the reader of ``client.read_write_lock``.
     :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
     try:
@@ -111,7 +111,7 @@ def locked(
 def _check_lock_options(client: Any, *, ttl: float | None = None, **options: Any) -> None:
     """Refuse a wrong client or wrong options at decoration, and not at the first call."""
     if _is_client(client):
-        client.lock("name", ttl=ttl, **options)
+        _lock(client, "name", {"ttl": ttl, **options})
         return
     if not callable(client) or inspect.iscoroutinefunction(client) or isinstance(client, type):
         raise OptionsError(f"locked() needs a client, or a function that returns one, not {client!r}")
@@ -122,6 +122,12 @@ def _check_lock_options(client: Any, *, ttl: float | None = None, **options: Any
 
 def _is_client(client: object) -> bool:
     return not isinstance(client, type) and callable(getattr(client, "lock", None))
+
+
+def _lock(client: Any, name: str, options: Mapping[str, Any]) -> Any:
+    if not options.get("shared"):
+        return client.lock(name, **{key: value for key, value in options.items() if key != "shared"})
+    return client.read_write_lock(name, **{key: options[key] for key in options if key != "shared"}).reader
 
 
 def _client(source: Any) -> Any:
@@ -166,7 +172,7 @@ class _Decorator:
         def lock(*args: Any, **kwargs: Any) -> Any:
             client = _client(self.source)
             _check_kind(function, client)
-            return client.lock(name_of(args, kwargs), **self.options)
+            return _lock(client, name_of(args, kwargs), self.options)
 
         made = self._coroutine_wrapper(function, lock) if coroutine else self._wrapper(function, lock)
         made.lock = lock

@@ -10,7 +10,7 @@ from ..model import Vote
 from . import replies, scripts
 from .command_templates import Command, CommandTemplate, encode, expect_grant
 from .handles import Handle
-from .keys import NOTE, OWN, Wire, evicted, queue, token_of
+from .keys import NOTE, OWN, Wire, evicted, is_shared, queue, readers, token_of, waiter_name
 from .keys import fence as fence_key
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
@@ -40,6 +40,12 @@ def acquire(
     A lock that was handed to the place is granted, too. ``token``: the fencing token to propose; 0: each
     master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither time nor queue length.
     """
+    if is_shared(owner):
+        rank, told = ("" if place is None else "kept" if place.drawn else "last"), "brief" if brief else "all"
+        waiter, ticket = ("", 0) if place is None else (place.waiter, place.ticket)
+        template, channel = _acquire(name, lease_ms, fair, guarded, shared=True), OWN.channel(name)
+        words = (rank, _QUEUE_MS, told, waiter, str(ticket), channel, owner, str(token))
+        return template.render(*words, echo=owner).expect_first_reply()
     if place is None:
         return _acquire(name, lease_ms, fair, guarded).render_acquire(owner, lease_ms, token)
     rank, told = "kept" if place.drawn else "last", "brief" if brief else "all"
@@ -54,7 +60,12 @@ def acquire(
 
 
 @lru_cache(maxsize=1024)
-def _acquire(name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str) -> CommandTemplate:
+def _acquire(
+    name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str, shared: bool = False
+) -> CommandTemplate:
+    if shared:
+        keys = (name, queue(name), fence_key(name), *_note(guarded), readers(name))
+        return CommandTemplate(scripts.ACQUIRE, keys, (str(lease_ms), _FENCE_MS, "shared"), changing=8)
     # Send only the arguments that are needed: each costs the server 0.2 us.
     order = ("fair",) if fair else ("barging",) if waiting else ()
     return CommandTemplate(
@@ -80,9 +91,10 @@ def free(
     Each master hands the lock to the first in its queue (``hand_on``), or publishes that it is free
     (``publish``). ``token``: the fencing token to propose for the next owner; 0: each master's time.
     """
+    shared = is_shared(owner)
     if not waiter:
-        return _release_template(wire, name, hand_on, publish, False).render_release(owner, token)
-    template = _release_template(wire, name, hand_on, publish, True)
+        return _release_template(wire, name, hand_on, publish, False, shared).render_release(owner, token)
+    template = _release_template(wire, name, hand_on, publish, True, shared)
     # The reply depends on the queue, so the client cannot know it beforehand.
     return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
@@ -111,6 +123,18 @@ def hand_over(
     return command.expect_first_reply()
 
 
+def downgrade(
+    wire: Wire, name: str, owner: str, waiter: str, reader: str, lease_ms: int, *, token: int
+) -> Command:
+    """The holder reads on under the token ``reader``; the readers that wait at the head may join."""
+    keys = (*_release_keys(name), evicted(name, ""), readers(name))
+    next_waiter = waiter_name(reader, "")
+    arguments = (*_announcement(wire, name), waiter, "", next_waiter, reader, str(lease_ms), "barging")
+    command = _command(scripts.RELEASE, keys, (*arguments, str(token), owner), echo=owner)
+    command.acknowledged = True
+    return command
+
+
 def undo(
     wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, token: int = 0
 ) -> Command:
@@ -134,17 +158,21 @@ def nudge(wire: Wire, name: str) -> Command:
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
-    keys = (*_release_keys(name), evicted(name, owner))
+    keys = (*_release_keys(name), evicted(name, owner), *((readers(name),) if is_shared(owner) else ()))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(scripts.RELEASE, keys, arguments, echo=owner)
 
 
 @lru_cache(maxsize=1024)
-def _release_template(wire: Wire, name: str, hand_on: bool, publish: bool, waiter: bool) -> CommandTemplate:
-    arguments = _announcement(wire, name, hand_on, publish)
+def _release_template(
+    wire: Wire, name: str, hand_on: bool, publish: bool, waiter: bool, shared: bool
+) -> CommandTemplate:
+    arguments, keys = _announcement(wire, name, hand_on, publish), _release_keys(name)
+    if shared:
+        keys = (*keys, evicted(name, ""), readers(name))
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
-    return CommandTemplate(scripts.RELEASE, _release_keys(name), arguments, changing=3 if waiter else 2)
+    return CommandTemplate(scripts.RELEASE, keys, arguments, changing=3 if waiter else 2)
 
 
 @lru_cache(maxsize=1024)
@@ -185,6 +213,8 @@ def _command(
 def wait(*places: Place) -> Command:
     """Keep places in the queue of one lock, and ask who holds it."""
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
+    if any(is_shared(place.owner) for place in places):
+        words.append(OWN.channel(name))
     return _command(scripts.WAIT, (name, queue(name)), (_QUEUE_MS, *words), replies.decode_wait)
 
 
@@ -193,6 +223,9 @@ StandingLease = tuple[str, str, int, int]
 
 
 def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Prolong leases. All of ``leases`` are exclusive, or all are shared."""
+    if is_shared(leases[0][1]):
+        return _readers(lease_ms, leases, "renew", guarded)
     arguments = [str(lease_ms)]
     for _, owner, count, _ in leases:
         arguments += (owner, str(count))
@@ -208,7 +241,21 @@ def keep(lease_ms: int, name: str, owner: str, waiter: str, *, guarded: bool = T
     return _command(scripts.RENEW, keys, (str(lease_ms), owner, "0", waiter), decode, owner)
 
 
+def _readers(lease_ms: int, leases: Sequence[StandingLease], task: str, guarded: bool) -> Command:
+    keys: list[str] = []
+    arguments = [str(lease_ms), _FENCE_MS, task]
+    for name, owner, _, token in leases:
+        keys += (name, fence_key(name), evicted(name, owner), readers(name))
+        arguments += (owner, str(token))
+    keys += _note(guarded)
+    decode = partial(replies.decode_batch, locks=len(leases))
+    return _command(scripts.READERS, keys, arguments, decode, leases[0][1])
+
+
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
+    """Put leases back. All of ``leases`` are exclusive, or all are shared."""
+    if is_shared(leases[0][1]):
+        return _readers(lease_ms, leases, "heal", guarded)
     keys: list[str] = []
     arguments = [str(lease_ms), _FENCE_MS]
     for name, owner, count, token in leases:
@@ -248,7 +295,8 @@ def transfer(
 
 def fence(name: str, owner: str, token: int) -> Command:
     arguments = (owner, str(token), _FENCE_MS)
-    return _command(scripts.FENCE, (name, fence_key(name)), arguments, echo=owner, unwritten=name)
+    keys = (name, fence_key(name), *((readers(name),) if is_shared(owner) else ()))
+    return _command(scripts.FENCE, keys, arguments, echo=owner, unwritten=name)
 
 
 def handshake(run_id: str, memory: str, known: str = "") -> Command:
@@ -256,9 +304,11 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
     return _command(scripts.HANDSHAKE, (NOTE,), (run_id, memory, known), replies.decode_handshake)
 
 
-def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True) -> Command:
+def status(
+    name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True, list_readers: bool = False
+) -> Command:
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
-    keys = (name, queue(name), *_note(guarded))
+    keys = (name, queue(name), *_note(guarded or list_readers), *((readers(name),) if list_readers else ()))
     return _command(scripts.STATUS, keys, (str(waiters - 1),), replies.decode_status, unwritten=name)
 
 

@@ -46,6 +46,10 @@ class Stop(NamedTuple):
     reason: str  # for people
 
 
+#: The masters do not know this hold.
+WITHIN = Stop("writer", "the writer of the same owner holds it")
+
+
 class RenewalState:
     """The watchdog's notes about one hold. A new one has these values."""
 
@@ -82,9 +86,14 @@ class Hold:
     renewal: RenewalState = field(default_factory=RenewalState)
     report: ReportState = field(default_factory=ReportState)
     lease: Lease = field(init=False)
+    writer: Hold | None = None  # of the same owner: its lease is this reader's, until it is released
+    reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
+    read_since: float = math.inf  # when the command was sent by which a quorum made it that reader
 
     def __post_init__(self) -> None:
         self.lease = Lease(self.options.lease.ttl, self.acquired_at)
+        if self.writer is not None:
+            self.lease, self.renewal.stopped = self.writer.lease, WITHIN
 
     @property
     def name(self) -> str:
@@ -115,6 +124,8 @@ class Hold:
     def renewal_stop(self, now: float) -> Stop | None:
         """Why the hold must not be renewed; None: it must be."""
         options = self.options
+        if self.writer is not None:
+            return WITHIN
         if not options.renew:
             return Stop(FIXED, "it has a fixed lease (renew=False)")
         if not self.owner_key.alive():
@@ -187,7 +198,7 @@ class Holds:
         return iter(list(self._by_owner.values()))
 
     def __contains__(self, hold: Hold) -> bool:
-        return self.find(hold.owner_key, hold.name) is hold
+        return self.find(hold.owner_key, hold.options.hold_name) is hold
 
     def find(self, owner_key: OwnerKey, name: str) -> Hold | None:
         return self._by_owner.get((owner_key, name))
@@ -202,7 +213,7 @@ class Holds:
 
     def add(self, hold: Hold) -> None:
         """Add a new hold. The watchdog does not look at it unless it is scheduled."""
-        name = hold.name
+        name = hold.options.hold_name
         self._by_owner[hold.owner_key, name] = hold
         self.by_name[name] = hold
         if len(self._by_owner) == 1:
@@ -211,8 +222,8 @@ class Holds:
     def remove(self, hold: Hold) -> None:
         """Remove a hold that was released or given up. A second call changes nothing."""
         self.forget(hold)
-        if self.by_name.get(hold.name) is hold:
-            del self.by_name[hold.name]
+        if self.by_name.get(hold.options.hold_name) is hold:
+            del self.by_name[hold.options.hold_name]
         self.schedule.remove(hold)
         if not self._by_owner:
             self._on_change()
@@ -220,4 +231,4 @@ class Holds:
     def forget(self, hold: Hold) -> None:
         """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
         if hold in self:
-            self._by_owner.pop((hold.owner_key, hold.name), None)
+            self._by_owner.pop((hold.owner_key, hold.options.hold_name), None)

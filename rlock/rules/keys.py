@@ -22,6 +22,12 @@ NOTE = "rlock:fleet"
 MAX_TOKEN = 8 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512
+#: The end of `<client>` in the owner tokens and places of readers. No host and no thread can bring the plus.
+SHARED = "+shared"
+#: The one field of a lock that readers hold, see `lua/acquire.lua`.
+READERS = f"readers:{'0' * 32}"
+#: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
+_READER_OF = "rlock:reader-of:"
 REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
@@ -45,6 +51,25 @@ def fence(name: str) -> str:
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back."""
     return own_key(name, f"evicted:{owner}")
+
+
+def readers(name: str) -> str:
+    """The readers that hold a lock, by the end of their leases on this master."""
+    return own_key(name, "readers")
+
+
+def is_shared(owner: str) -> bool:
+    return f"{SHARED}:" in owner
+
+
+def hold_name(name: str, shared: bool) -> str:
+    """The name of a hold in its process: a reader and a writer of one lock have two holds."""
+    return _READER_OF + name if shared else name
+
+
+def lock_name(name: str) -> str:
+    """The name of the lock of a hold."""
+    return name.removeprefix(_READER_OF)
 
 
 def waiter_name(token: str, client_id: str) -> str:
@@ -113,6 +138,8 @@ def since(owner: str) -> float | None:
 
 def holder_identity(holder: str) -> str:
     """The part of a holder that is the same on all masters: RedissonRedLock has a uuid for each of them."""
+    if is_shared(holder):
+        return READERS  # masters name all readers together
     # Without the regular expression: each refused vote comes here several times.
     if holder[36:37] != ":":
         return holder

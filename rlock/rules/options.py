@@ -12,7 +12,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionsError
-from .keys import WIRES
+from .keys import WIRES, hold_name
 from .timing import MAX_TTL_S, default_request_timeout, guard_time, least_ttl, longest_acquisition
 
 if TYPE_CHECKING:
@@ -111,6 +111,11 @@ class LockOptions:
     max_hold: float | None = None
     fair: bool = False
     hold_at_least: float = 0.0
+    shared: bool = False  # a reader
+
+    @property
+    def hold_name(self) -> str:
+        return hold_name(self.name, self.shared)
 
     def __post_init__(self) -> None:
         check_name(self.name)

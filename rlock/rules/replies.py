@@ -104,9 +104,11 @@ def decode_wait(reply: Any) -> Vote:
 
 
 def decode_status(reply: Any) -> Vote:
-    if _kinds(reply) != _STATUS or reply[0] not in _CODES:
+    kinds = _kinds(reply)
+    if kinds[:7] != _STATUS or kinds[7:] not in ((), (list,)) or reply[0] not in _CODES:
         return _no_vote(reply)
-    code, holder, count, ttl_ms, length, entries, note = reply
+    code, holder, count, ttl_ms, length, entries, note = reply[:7]
+    readers = [owner for owner in map(text, reply[7][::2] if kinds[7:] else ()) if is_owner(owner)]
     pairs = zip(map(text, entries[::2]), map(text, entries[1::2]), strict=False)
     # Without this check, entries of other programs would be listed as waiters.
     waiters = [
@@ -115,7 +117,7 @@ def decode_status(reply: Any) -> Vote:
         if is_owner(token_of(waiter)) and ticket.isdecimal() and len(ticket) < 20
     ]
     note = text(note)
-    return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters), note=note))
+    return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters, readers), note=note))
 
 
 def decode_ping(reply: Any) -> Vote:

@@ -45,16 +45,17 @@ WAIT = _load("wait")
 HEAL = _load("heal")
 FENCE = _load("fence")
 CONFIRM = _load("confirm")
+READERS = _load("readers")
 TRANSFER = _load("transfer")
 HANDSHAKE = _load("handshake")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM, TRANSFER)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM, TRANSFER, READERS)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)
 #: In a group, votes on these count only when all replicas have the write. So do votes on a release that
 #: hands the lock to a waiter of its process, and on a status: see `Command`.
-ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE, TRANSFER)
+ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE, TRANSFER, READERS)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE, TRANSFER)
 #: Late, behind its undo, one of these would write a lease that nobody gives back.

@@ -266,7 +266,7 @@ SCENARIOS: dict[str, tuple[str | None, Callable[[Side], str]]] = {
     "-n -w": ("`-n` and `-w` together", status("-n", "-w", "1", LOCK, "true")),
     "-w -1": ("A negative `-w`", status("-w", "-1", LOCK, "true")),
     "-w nan": ("`-w nan`, or one of ages", status("-w", "nan", LOCK, "true")),
-    "-s": ("`-s`, `--shared`", status("-s", LOCK, "true")),
+    "-s": (None, status("-s", LOCK, "true")),
     "-F": ("`-F`, `--no-fork`", status("-F", LOCK, "true")),
     "-u": ("`-u`, `--unlock`", status("-u", LOCK, "true")),
     "LOCK -n": ("Options behind the name", status(LOCK, "-n", "true")),

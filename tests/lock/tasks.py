@@ -15,7 +15,7 @@ from inspect import isawaitable, isfunction
 from typing import Any, TypeVar
 
 import rlock.asyncio
-from rlock import LeaseLostError
+from rlock import LeaseLostError, ReadWriteLock
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[Any]]
@@ -144,6 +144,10 @@ class Client:
         if on_lost is not None:
             options["on_lost"] = lambda error: _tell(on_lost, error)
         return Lock(self, self.inner.lock(name, **options))
+
+    def read_write_lock(self, name: str, **options: Any) -> ReadWriteLock[Lock]:
+        reader, writer = self.inner.read_write_lock(name, **options)
+        return ReadWriteLock(Lock(self, reader), Lock(self, writer))
 
     def adopt(self, handle: str, **options: Any) -> Lock:
         return Lock(self, self.loop.run(lambda: self.inner.adopt(handle, **options)))

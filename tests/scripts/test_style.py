@@ -32,13 +32,14 @@ COMMANDS |= {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard", "get", "set
 READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard", "time", "get"}
 ABOUT_ONE_LOCK = {"acquire", "release", "status", "wait", "fence", "handshake", "confirm", "transfer"}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
-BATCHES = {"renew", "heal"}
+BATCHES = {"renew", "heal", "readers"}
 #: The commands that a script may use on each kind of key, beside DEL and PEXPIRE.
 KINDS = {
     "lock": {"hlen", "hget", "hgetall", "hset", "hdel", "exists", "pttl"},
     "queue": {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard"},
     "fence": {"get", "set"},
     "evicted": {"get", "set"},
+    "readers": {"zadd", "zrem", "zrange", "zscore"},
     "note": {"get", "set"},
 }
 

@@ -63,7 +63,6 @@ class Run(click.Command):
 
 def _refused(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     why = {
-        "shared": "an rlock is exclusive: there is no shared lock (-s)",
         "unlock": "there is no file descriptor to unlock (-u): the lock is free when COMMAND ends",
         "no_fork": "rlock has to stay and renew the lease while COMMAND runs: -F is not possible",
     }
@@ -97,7 +96,6 @@ _shown = partial(click.option, show_default=True)
               help="Give LINE to the shell ($SHELL, else /bin/sh) with -c.")
 @_like_flock("-x", "-e", "--exclusive", told="Changes nothing: the lock is exclusive. For lines of flock.")
 @_like_flock("-o", "--close", told="Changes nothing: what COMMAND leaves running never keeps the lock.")
-@_not_like_flock("-s", "--shared")
 @_not_like_flock("-u", "--unlock")
 @_not_like_flock("-F", "--no-fork")
 @click.option("--also", multiple=True, metavar="NAME",
@@ -105,6 +103,7 @@ _shown = partial(click.option, show_default=True)
 @click.option("--permits", type=click.IntRange(1), metavar="K",
               help="Up to K holders at a time, in place of one: give the same K everywhere.")
 @_flag("--leader", help="Lead: run COMMAND on one machine of many, again and again.")
+@_flag("-s", "--shared", help="A reader: beside other readers, and not beside a writer (-x, the default).")
 @_flag("--fair", help="First come, first served: nobody who comes later goes before.")
 @_shown("--retries", type=click.IntRange(0), default=0, metavar="N",
         help="With -n and -w: how often to try again when fewer than a quorum of masters answered.")
@@ -127,8 +126,8 @@ _shown = partial(click.option, show_default=True)
 @click.pass_context
 def run(
     ctx: click.Context, name: str, command: Sequence[str], *, line: str | None, timeout: float | None,
-    no_wait: bool, conflict_exit_code: int, leader: bool, fair: bool, retries: int, retry_delay: float,
-    also: tuple[str, ...], permits: int | None, ttl: float | None, max_hold: float | None,
+    no_wait: bool, conflict_exit_code: int, leader: bool, shared: bool, fair: bool, retries: int,
+    retry_delay: float, also: tuple[str, ...], permits: int | None, ttl: float | None, max_hold: float | None,
     at_least: float | None, on_lost: str, grace: float, pass_masters: bool, verbose: bool, quiet: bool,
     as_json: bool, settings: Settings,
 ) -> None:
@@ -177,6 +176,8 @@ def run(
             "--permits goes with no --leader, --max-hold, --at-least, --also; --also with none of these, and "
             "without --fair"
         )
+    if shared and (leader or permits or also or at_least is not None):
+        raise click.UsageError("--shared goes with no --leader, --permits, --also, --at-least")
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
@@ -194,6 +195,8 @@ def run(
             lock = own.semaphore(name, permits=permits, fair=fair)
         elif also:
             lock, names = own.locks([name, *also]), [name, *also]
+        elif shared:
+            lock, names = own.read_write_lock(name, max_hold=max_hold).reader, [name]
         else:
             lock = own.lock(name, fair=fair, max_hold=max_hold, hold_at_least=at_least or 0.0)
             names = [name]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+#: The greatest token that a script takes from a key.
+MOST = 9 * 10**15
+_TOKEN = re.compile(r"^(\d+) (.*)$")
+NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
 
 
 class Subscriber(Protocol):
@@ -147,3 +153,31 @@ class Keyspace:
         receivers = tuple(self.subscribers.get(channel, ()))
         self._published.append(Message(channel, payload, receivers))
         return len(receivers)
+
+    def _last(self, fence: str) -> tuple[int, str]:
+        """The last fencing token and its owner."""
+        found = _TOKEN.match(self.text(fence))
+        return (0, "") if found is None or int(found[1]) > MOST else (int(found[1]), found[2])
+
+    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
+        token, given_to = self._last(fence)
+        if anew or given_to != owner:
+            least = int(proposal)
+            if least < self._us - int(fence_ms) * 1000:
+                least = self._us
+            token = max(token + 1, least)
+            self._remember(fence, token, owner, fence_ms)
+        return token
+
+    def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
+        """The note; its longest lease is at least the one that is granted now."""
+        if len(keys) <= index:
+            return b""
+        found = NOTE.match(self.text(keys[index]))
+        if lease_ms and found is not None and int(found[3]) < int(lease_ms):
+            self.write(keys[index], f"{found[1]} {found[2]} {lease_ms}")
+        return self.text(keys[index]).encode()
+
+    def _remember(self, fence: str, token: int, owner: str, fence_ms: str) -> None:
+        ahead_ms = max(0, token - self._us) // 1000
+        self.write(fence, f"{token} {owner}", str(int(fence_ms) + ahead_ms))

@@ -6,25 +6,22 @@ evidence/simulation/test_model.py compares it with real servers. The model leave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
-from .keyspace import Keyspace, Message
+from ...rules.keys import READERS, is_shared
+from .keyspace import NOTE, Message
+from .readers import Readers
 
 Reply = list[Any]
 #: Dead waiters that one release passes over, as in lua/release.lua.
 PASSED_OVER = 200
-#: The greatest token that a script takes from a key.
-MOST = 9 * 10**15
 _NOT_A_LOCK: Reply = [-2, b"", 0, -1]
-_TOKEN = re.compile(r"^(\d+) (.*)$")
-_NOTE = re.compile(r"^(\S*) (\d{1,16}) (\d{1,16})$")
 
 
-class Master(Keyspace):
+class Master(Readers):
     """``time_us``: its wall clock."""
 
     def __init__(self, time_us: Callable[[], int]) -> None:
@@ -42,6 +39,7 @@ class Master(Keyspace):
             "confirm": self._confirm,
             "transfer": self._transfer,
             "handshake": self._handshake,
+            "readers": self._readers,
         }
 
     def run(self, command: Command) -> tuple[Reply, list[Message]]:
@@ -57,39 +55,13 @@ class Master(Keyspace):
         reply = self._scripts[script](keys, *words)
         return reply, self._published
 
-    def _last(self, fence: str) -> tuple[int, str]:
-        """The last fencing token and its owner."""
-        found = _TOKEN.match(self.text(fence))
-        return (0, "") if found is None or int(found[1]) > MOST else (int(found[1]), found[2])
-
-    def _stamp(self, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False) -> int:
-        token, given_to = self._last(fence)
-        if anew or given_to != owner:
-            least = int(proposal)
-            if least < self._us - int(fence_ms) * 1000:
-                least = self._us
-            token = max(token + 1, least)
-            self._remember(fence, token, owner, fence_ms)
-        return token
-
-    def _note(self, keys: Sequence[str], index: int, lease_ms: str = "") -> bytes:
-        """The note; its longest lease is at least the one that is granted now."""
-        if len(keys) <= index:
-            return b""
-        found = _NOTE.match(self.text(keys[index]))
-        if lease_ms and found is not None and int(found[3]) < int(lease_ms):
-            self.write(keys[index], f"{found[1]} {found[2]} {lease_ms}")
-        return self.text(keys[index]).encode()
-
-    def _remember(self, fence: str, token: int, owner: str, fence_ms: str) -> None:
-        ahead_ms = max(0, token - self._us) // 1000
-        self.write(fence, f"{token} {owner}", str(int(fence_ms) + ahead_ms))
-
     # -- the scripts, each as its file reads -------------------------------------------------------------
 
     def _acquire(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *words: str) -> Reply:
         *waiting, owner, proposal = words
-        order, rank, queue_ms, told, waiter, ticket = (*waiting, *[""] * (6 - len(waiting)))
+        order, rank, queue_ms, told, waiter, ticket, channel = (*waiting, *[""] * (7 - len(waiting)))
+        shared = order == "shared"
+        keys, readers = (keys[:-1], keys[-1]) if shared else (keys, "")
         lock, queue, fence = keys[:3]
         note = self._note(keys, 3)
         fields = self._fields(lock)
@@ -99,12 +71,25 @@ class Master(Keyspace):
         holder, held = found
         far = abs(int(proposal) - self._us) > 1_000_000 and self._last(fence)[1] != owner
         time_us = self._us if far else 0
-        if fields and holder == owner:
+        if fields and holder == owner and not shared:
             self._pexpire(lock, lease_ms)
             token = self._stamp(fence, owner, proposal, fence_ms)
             return [1, owner.encode(), held, int(lease_ms), 0, time_us, token, note, 0]
         handed = holder != "" and waiter.startswith(f"{holder}|")
         first = self._first(queue) if not fields and order == "fair" else None
+        if shared and (handed or not fields or holder == READERS):
+            reading = holder == READERS
+            again = not handed and self._reads(readers, owner)
+            if not handed and not again:
+                first = self._ahead(queue, waiter, rank, ticket, channel if reading else "")
+            if first is None:
+                if handed:
+                    del self.keys[lock]
+                last = self._last(fence)[0]
+                token = last or self._stamp(fence, owner, proposal, fence_ms)
+                rank = "" if again else rank
+                self._join(lock, queue, readers, owner, lease_ms, rank, waiter, held if reading else 0)
+                return [1, owner.encode(), 1, int(lease_ms), 0, 0 if last else time_us, token, note, 0]
         if handed or (not fields and first in (None, waiter)):
             token = self._stamp(fence, owner, proposal, fence_ms)
             self.keys.pop(lock, None)
@@ -137,7 +122,7 @@ class Master(Keyspace):
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, proposal, owner = words
         message, waiter, ban_ms, next_waiter, *favour = (*options, *("owner", "", "", "")[len(options) :])
-        lock, queue, fence = keys[:3]
+        lock, queue, fence, readers = (*keys[:3], keys[5] if len(keys) > 5 else "")
         if ban_ms != "":
             self.write(keys[4], owner, ban_ms)
         if waiter != "":
@@ -151,30 +136,65 @@ class Master(Keyspace):
             holders.pop(owner if owner in holders else _token(waiter))
             if not holders:
                 del self.keys[lock]
-        elif fields:
-            found = self._holder(lock) if fields == 1 else None
-            if found is None:
-                return [*_NOT_A_LOCK, 0]
+        found = self._holder(lock) if fields == 1 and not held else None
+        if fields and not held and found is None:
+            return [*_NOT_A_LOCK, 0]
+        code, reading, freed = 1 if held else 0, found is not None and found[0] == READERS, False
+        if not held and readers and next_waiter == "":
+            code = self._remove_reader(readers, owner)
+            self._drop_ended(readers)
+            if reading and not self._expire_readers(lock, readers):
+                if found is not None and found[1]:
+                    self._give(lock, READERS, claim_ms, "0")
+                else:
+                    del self.keys[lock]
+                    found, reading, freed = None, False, True
+        if reading and code == 1:
+            return [1, owner.encode(), 0, 0, 0]
+        if found is not None and not (reading and waiter != "" and channel != "" and next_waiter == ""):
             return [-1, found[0].encode(), found[1], self.pttl(lock), 0]
-        elif owner != "":
+        if not held and code == 0 and not reading and not freed and owner != "":
             return [0, b"", 0, -2, 0]
-        code = 1 if held else 0
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
+        left, reads_on = PASSED_OVER, None
         if next_waiter != "":
             next_owner, next_lease_ms, order = favour
-            if order == "barging" or self._first(queue) in (None, next_waiter):
+            may = order == "barging" or self._first(queue) in (None, next_waiter)
+            if may and readers:
+                last = self._last(fence)[0]
+                token = last or self._stamp(fence, next_owner, proposal, fence_ms, anew=True)
+                reads_on = [code, owner.encode(), 1, int(next_lease_ms), token]
+                self._zrem(queue, next_waiter)
+                self._add_reader(readers, next_owner, next_lease_ms)
+                self._give(lock, READERS, next_lease_ms, "0")
+                self._pexpire(readers, next_lease_ms)
+                found, reading = (READERS, 0), True
+            elif may:
                 token = self._stamp(fence, next_owner, proposal, fence_ms, anew=True)
                 self._give(lock, next_owner, next_lease_ms)
                 self._zrem(queue, next_waiter)
                 return [code, owner.encode(), 1, int(next_lease_ms), token]
-        left = PASSED_OVER
+        if reading and found is not None:
+            reply = [-1, READERS.encode(), 0, self.pttl(lock), 0]
+            head = self._first(queue)
+            invited, left = self._invite(queue, channel, owner, left)
+            self._set(lock, READERS, str(found[1] + invited))
+            if head is not None and is_shared(head):
+                reply[2:4] = [invited, 0]
+            return reads_on or reply
         while claim_ms == "0" and left and (first := self._first(queue)) is not None:
             left -= 1
             if "|" in first and self._publish(f"{channel}|{first.rpartition('|')[2]}", "") > 0:
                 break
             self._zrem(queue, first)
         while claim_ms != "0" and left and (first := self._first(queue)) is not None:
+            if is_shared(first):
+                invited, left = self._invite(queue, channel, owner, left)
+                if invited:
+                    self._give(lock, READERS, claim_ms, str(invited))
+                    return [code, owner.encode(), invited, 0, 0]
+                continue
             left -= 1
             self._zrem(queue, first)
             if "|" not in first or _token(first) == owner:
@@ -193,8 +213,8 @@ class Master(Keyspace):
         told = self._publish(channel, message) if message else 0
         return [code, owner.encode(), told if left else UNFINISHED, 0, 0]
 
-    def _give(self, lock: str, holder: str, lease_ms: str) -> None:
-        self._set(lock, holder, "1")
+    def _give(self, lock: str, holder: str, lease_ms: str, count: str = "1") -> None:
+        self._set(lock, holder, count)
         self._pexpire(lock, lease_ms)
 
     def _renew(self, keys: Sequence[str], lease_ms: str, *leases: str) -> Reply:
@@ -266,6 +286,10 @@ class Master(Keyspace):
 
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
         last, given_to = self._last(keys[1])
+        if len(keys) > 2:
+            if last < int(token):
+                self._remember(keys[1], int(token), owner, fence_ms)
+            return [int(self._reads(keys[2], owner)), owner.encode(), 0, 0, int(token)]
         if last > int(token) or (last == int(token) and given_to != owner):
             return [-1, owner.encode(), 0, 0, last]
         if last < int(token):
@@ -276,7 +300,7 @@ class Master(Keyspace):
 
     def _handshake(self, keys: Sequence[str], run_id: str, memory: str, known: str) -> Reply:
         text = self.text(keys[0])
-        found = _NOTE.match(text)
+        found = NOTE.match(text)
         since, longest = (int(found[2]), int(found[3])) if found is not None else (self._us, 0)
         head, mark, _ = (found[1] if found is not None else "").partition(":durable")
         life, _, first = head.partition("@")
@@ -307,7 +331,7 @@ class Master(Keyspace):
     def _status(self, keys: Sequence[str], last: str) -> Reply:
         if not keys:
             return [0, b"", 0, -2, 0, [], b""]
-        lock, queue = keys[:2]
+        lock, queue, *_ = keys
         note = self._note(keys, 2)
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
@@ -318,10 +342,12 @@ class Master(Keyspace):
         waiters = [word.encode() for member, score in told for word in (member, str(int(score)))]
         if found is None:
             return [0, b"", 0, -2, len(line), waiters, note]
-        return [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters, note]
+        reply = [1, found[0].encode(), found[1], self.pttl(lock), len(line), waiters, note]
+        return self._with_readers(reply, keys[3]) if len(keys) > 3 and found[0] == READERS else reply
 
     def _wait(self, keys: Sequence[str], queue_ms: str, *places: str) -> Reply:
         lock, queue = keys
+        places, channel = (places[:-1], places[-1]) if len(places) % 2 else (places, "")
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
         if fields not in (0, 1) or (fields == 1 and found is None):
@@ -330,7 +356,7 @@ class Master(Keyspace):
             if found is None or not waiter.startswith(f"{found[0]}|"):
                 self._zadd(queue, float(ticket), waiter)
                 self._pexpire(queue, queue_ms)
-        if found is None:
+        if found is None or (channel and found[0] == READERS and self._joins(queue, channel)):
             return [0, b"", 0, -2, self._us]
         return [1, found[0].encode(), found[1], self.pttl(lock), self._us]
 

@@ -1,0 +1,262 @@
+"""The read-write lock: many readers, or one writer."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import rlock
+from rlock import LeaseLostError, NotHeldError, OptionsError, UpgradeError
+
+from ..servers import Fleet
+from .conftest import MakeClient, eventually, in_background, in_thread
+
+EVERY_KIND = True
+#: Shared with Redisson there are no readers.
+pytestmark = pytest.mark.kinds("blocking", "asyncio", "memory", "asyncio-memory")
+
+
+def test_readers_go_together_and_keep_a_writer_out(urls: list[str], make_client: MakeClient) -> None:
+    one, two, three = (make_client(urls).read_write_lock("x") for _ in range(3))
+    assert one.reader.acquire(blocking=False)
+    assert two.reader.acquire(blocking=False)
+    assert in_thread(lambda: one.reader.acquire(blocking=False))
+    assert not three.writer.acquire(blocking=False)
+    assert not make_client(urls).lock("x").acquire(blocking=False)
+    assert three.writer.locked()
+    one.reader.release()
+    assert not three.writer.acquire(timeout=0.05)
+    two.reader.release()
+
+
+def test_a_writer_keeps_everybody_out(urls: list[str], make_client: MakeClient) -> None:
+    one, other = make_client(urls).read_write_lock("x"), make_client(urls)
+    with one.writer:
+        assert not other.read_write_lock("x").reader.acquire(blocking=False)
+        assert not other.read_write_lock("x").writer.acquire(blocking=False)
+        assert not other.lock("x").acquire(blocking=False)
+        assert not in_thread(lambda: one.reader.acquire(blocking=False))
+    with other.lock("x"):
+        assert not one.reader.acquire(blocking=False)
+        assert not one.writer.acquire(timeout=0.05)
+    assert one.reader.acquire(blocking=False)
+
+
+def test_the_reader_has_the_whole_interface_of_a_lock(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    reader = client.read_write_lock("x").reader
+    with pytest.raises(NotHeldError, match="'x'"):
+        reader.release()
+    with pytest.raises(LeaseLostError):
+        reader.check()
+    with reader, reader:
+        assert (reader.hold_count, reader.is_owned(), reader.name) == (2, True, "x")
+        assert 0 < reader.remaining() <= 3
+        reader.check()
+        assert not reader.lost.is_set()
+        assert reader.fencing_token > 0
+        assert "locked" in repr(reader)
+    assert (reader.hold_count, reader.is_owned(), reader.remaining()) == (0, False, 0.0)
+    assert not reader.locked()
+    with pytest.raises(ValueError, match="timeout"):
+        reader.acquire(blocking=False, timeout=1)
+
+
+def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_last_writer(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    one, two = (make_client(urls).read_write_lock("x") for _ in range(2))
+    last = 0
+    for _ in range(3):
+        with two.writer:
+            assert two.writer.fencing_token > last
+            last = two.writer.fencing_token
+        with one.reader, two.reader:
+            assert one.reader.fencing_token == two.reader.fencing_token == last
+
+
+def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+    lock = client.read_write_lock("x")
+    with lock.reader:
+        for upgrade in (lock.writer, client.lock("x")):
+            with pytest.raises(UpgradeError, match="release the reader first"):
+                upgrade.acquire()
+            assert upgrade.hold_count == 0
+    error = pickle.loads(pickle.dumps(UpgradeError("x")))
+    assert (error.name, str(error)) == ("x", str(UpgradeError("x")))
+    assert lock.writer.acquire(blocking=False)
+
+
+def test_a_writer_may_read_on(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls)
+    lock, other = client.read_write_lock("x"), make_client(urls).read_write_lock("x")
+    lock.writer.acquire()
+    token = lock.writer.fencing_token
+    assert lock.reader.acquire(blocking=False)
+    assert not other.reader.acquire(blocking=False), "the writer still excludes"
+    lock.writer.release()
+    assert (lock.writer.hold_count, lock.reader.hold_count) == (0, 1)
+    assert lock.reader.fencing_token == token
+    assert other.reader.acquire(timeout=2)
+    assert not make_client(urls).lock("x").acquire(blocking=False)
+    other.reader.release()
+    time.sleep(1.2)  # longer than the first renewal
+    lock.reader.check()
+    assert not lock.reader.lost.is_set()
+    lock.reader.release()
+    assert other.writer.acquire(blocking=False)
+    assert other.writer.fencing_token > token
+
+
+def test_a_reader_inside_the_writer_ends_alone(urls: list[str], make_client: MakeClient) -> None:
+    lock, other = (make_client(urls).read_write_lock("x") for _ in range(2))
+    with lock.writer:
+        with lock.reader, lock.reader:
+            assert lock.reader.is_owned()
+        assert not lock.reader.is_owned()
+        lock.writer.check()
+        assert not other.reader.acquire(blocking=False)
+    assert other.writer.acquire(blocking=False)
+
+
+def test_a_waiting_writer_stops_later_readers_and_then_they_go_together(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    first, writing, *late = (make_client(urls) for _ in range(4))
+    order: list[str] = []
+    together = threading.Barrier(2)
+
+    def write() -> None:
+        with writing.read_write_lock("x").writer:
+            order.append("writer")
+
+    def read(client: rlock.Client) -> None:
+        with client.read_write_lock("x").reader:
+            order.append("reader")
+            together.wait(30)
+
+    with first.read_write_lock("x").reader:
+        futures: list[Future[None]] = [in_background(write)]
+        assert eventually(lambda: first.status("x").queue_length == 1)
+        assert not late[0].read_write_lock("x").reader.acquire(blocking=False)
+        for client in late:
+            futures.append(in_background(lambda client=client: read(client)))  # type: ignore[misc]
+        assert eventually(lambda: first.status("x").queue_length == 3)
+        assert order == []
+    for future in futures:
+        future.result(30)
+    assert order == ["writer", "reader", "reader"]
+
+
+def test_the_readers_behind_a_writer_that_gives_up_go_at_once(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    first, writing, late = (make_client(urls) for _ in range(3))
+    with first.read_write_lock("x").reader:
+        gives_up = in_background(lambda: writing.read_write_lock("x").writer.acquire(timeout=1.5))
+        assert eventually(lambda: first.status("x").queue_length == 1)
+        reads = in_background(lambda: late.read_write_lock("x").reader.acquire(timeout=30))
+        assert gives_up.result(30) is False
+        assert reads.result(30) is True
+
+
+def test_a_dead_reader_keeps_nobody_out_for_longer_than_its_own_lease(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    dead, lives, writing = make_client(urls, ttl=2.0), make_client(urls), make_client(urls)
+    with lives.read_write_lock("x").reader:
+        thread = threading.Thread(target=dead.read_write_lock("x", renew=False).reader.acquire)
+        thread.start()
+        thread.join()
+        began = time.monotonic()
+        assert len(lives.status("x").readers) == 2
+        assert eventually(lambda: lives.status("x").readers[1:] == ())
+    assert writing.read_write_lock("x").writer.acquire(timeout=30)
+    assert time.monotonic() - began < 20
+
+
+def test_the_status_lists_the_readers_and_an_operator_evicts_them(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    one, two = make_client(urls), make_client(urls)
+    with suppress(LeaseLostError), one.read_write_lock("x").reader, two.read_write_lock("x").reader:
+        status = one.status("x")
+        assert status.locked
+        assert status.hold_count == 2
+        assert len(status.readers) == 2
+        assert sorted(two.evict("x")) == sorted(reader.owner for reader in status.readers)
+        assert not one.status("x").locked
+        assert eventually(one.read_write_lock("x").reader.lost.is_set)
+        assert two.read_write_lock("x", renew=False).writer.locked() is False
+
+
+def test_a_reader_that_gives_up_leaves_nothing(urls: list[str], make_client: MakeClient) -> None:
+    writing, reading = make_client(urls), make_client(urls)
+    with writing.lock("x"):
+        assert not reading.read_write_lock("x").reader.acquire(timeout=0.3)
+        assert writing.status("x").queue_length == 0
+    assert writing.lock("x").acquire(blocking=False)
+
+
+def test_a_reader_cannot_change_hands(urls: list[str], make_client: MakeClient) -> None:
+    lock = make_client(urls).read_write_lock("x")
+    with lock.writer, lock.reader:
+        for each in (lock.reader, lock.writer):
+            with pytest.raises(OptionsError, match="a reader cannot change hands"):
+                each.detach()
+
+
+def test_closing_the_client_ends_a_reader(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+    client.read_write_lock("x").reader.acquire()
+    lock = client.read_write_lock("y")
+    lock.writer.acquire()
+    lock.reader.acquire()
+    client.close()
+    assert other.lock("x").acquire(blocking=False)
+    assert other.lock("y").acquire(blocking=False)
+
+
+@pytest.mark.kinds("blocking", "asyncio")
+def test_a_reader_is_put_back_on_a_master_that_restarted(
+    fresh_masters: object, make_client: MakeClient
+) -> None:
+    fleet: Fleet = fresh_masters(3)  # type: ignore[operator]
+    client = make_client(fleet.urls)
+    client.init()
+    with client.read_write_lock("x").reader:
+        fleet[0].restart()
+        assert eventually(lambda: sum(view.holder is not None for view in client.status("x").masters) == 3)
+        assert client.read_write_lock("x").reader.is_owned()
+
+
+@pytest.mark.kinds("blocking")
+def test_redisson_has_no_readers_here(urls: list[str]) -> None:
+    with (
+        rlock.Client(urls, interop="redisson") as client,
+        pytest.raises(OptionsError, match="leave interop out"),
+    ):
+        client.read_write_lock("x")
+
+
+@pytest.mark.kinds("blocking")
+def test_a_decorated_function_may_be_a_reader(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls), make_client(urls)
+
+    def work() -> int:
+        return read.lock().hold_count  # type: ignore[no-any-return]
+
+    read: Any = rlock.locked(client, "x", shared=True, blocking=False)(work)
+    with other.read_write_lock("x").reader:
+        assert read() == 1
+    with other.lock("x"):
+        assert read() is None
