@@ -8,12 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from rlock.rules.options import LockOptions
+from rlock.rules.timing import longest_acquisition
 
 from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .partitions import lose_commands, partition, silence
+from .losses import lose_commands, silence
 from .referee import valid_for
 from .repeated import REPEATED
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
@@ -105,8 +106,9 @@ class Nemesis:
     def later(self, delay: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
 
-    def entered_ago(self) -> float:
-        return self.world.events.now - self.world.referee.entered[-1].at
+    def lease_rest(self) -> float:
+        """How long it is until the first master gives somebody else the lock."""
+        return min(host.master.pttl(self.lock) / 1000 for host in self.world.hosts if host.left(self.lock))
 
     def behind_lease(self, host: Host, delay: float, action: Callable[[], object]) -> None:
         """Do it when the lease on a master has ended, however often it is prolonged."""
@@ -245,13 +247,15 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
     nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
-        what = nemesis.dice.choice(("rival", "threat"))
+        what, chance = nemesis.dice.choice(("rival", "threat")), nemesis.dice.choice((0.3, 0.6, 1.0))
+        apart = nemesis.play.setup.habit == "apart"
 
         def die(_: Client | None, there: Host | None) -> None:
-            early = nemesis.play.setup.habit == "apart" and nemesis.entered_ago() < 0.3
-            if there is not None and not early:
+            # Before that no vote of this round can become a quorum.
+            early = apart and nemesis.lease_rest() > 2 * longest_acquisition(nemesis.play.fleet[0].max_ttl)
+            if there is not None and not early and nemesis.dice.random() < chance:
                 nemesis.later(0.0, there.restart)  # behind its reply
-            if early or nemesis.dice.random() < 0.7:
+            if apart or nemesis.dice.random() < 0.7:
                 nemesis.play.behind("rival" if early else what, 1, die)
 
         nemesis.play.behind(what, 1, die)
@@ -376,7 +380,6 @@ ACTS: dict[str, Callable[[Nemesis], None]] = {
     "silence": silence,
     "hold up": hold_up,
     "hold commands": hold_commands,
-    "partition": partition,
     "slow down": slow_down,
     "stop master": stop_master,
     "restart": restart,

@@ -131,7 +131,7 @@ class Host(Process):
             self.drops, self.drops_share = "fence", share
 
     def had_token(self, name: str, ahead_s: float) -> None:
-        token = self.time_us() + round(ahead_s * 1e6)
+        token = max(self.time_us() + round(ahead_s * 1e6), self.master._last(fence(name))[0] + 1)
         self.master.write(fence(name), f"{token} somebody:else", "3600000")
 
     def vouch(self) -> None:

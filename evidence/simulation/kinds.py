@@ -82,7 +82,6 @@ KINDS: dict[str, dict[str, int]] = {
         "newcomer": 1,
     },
     "leases": {
-        "partition": 20,
         "restart": 3,
         "restart after a grant": 10,
         "flush": 2,

@@ -55,7 +55,9 @@ class Oracles:
         #: When bytes or processes were held up the last time, in modes that have such faults.
         self._held_up_at = -9.0
         kinds = {step.what for step in play.schedule.steps}
-        self._may_hold_up = self.mode in BUSY and (self.mode != "races" or bool(kinds & DISTURBING))
+        # Masters that drop each token that owners agree on (`ahead`) may let nobody agree on one.
+        races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0
+        self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
         self._prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
         # In the mode "leases" masters lose their memory, and have no vote for a while.

@@ -249,9 +249,9 @@ class Play:
         renew = dice.random() < {"waiting": 1.0, "fixed": 0.0, "any": 0.7}.get(habit, 0.95)
         options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
         until, chance = FOR_EVER, dice.random() + (habit == "waiting")
-        if habit in ("trying", "keeping", "apart") and chance < 0.5:
+        if habit == "grabbing" or (habit in ("trying", "apart") and chance < 0.5):
             until = AT_ONCE
-        elif habit in ("always", "trying", "keeping", "apart"):
+        elif habit in ("always", "trying", "apart"):
             if chance < (0.3 if self.setup.mode == "races" else 0.1):
                 until = client.clock() + dice.uniform(0.02, 1.5)
         elif chance < 0.15:
@@ -265,7 +265,7 @@ class Play:
         ttl = options.lease.ttl
         longest = 1.0 + 1.5 * ttl if habit == "apart" else 2.5
         spans = [(0.0, 0.02), (0.05, 0.3), (0.5, longest) if renew else (0.9 * ttl, 1.5 * ttl)]
-        spans = spans[2:] if habit in ("keeping", "apart") else spans
+        spans = {"apart": spans[2:], "grabbing": spans[:1]}.get(habit, spans)
         held_s = dice.uniform(*dice.choice(spans))
         try:
             if dice.random() < 0.2:
@@ -282,7 +282,8 @@ class Play:
                 told = partial(self._later, delay, lambda *_: self.tell_to_let_go(hold))
                 self.behind("queued", 1, told)
             for _ in range(looks):
-                yield Wait(held_s / looks, self._holding, lambda: hold.owner in self._told)
+                if not self.over:  # nobody need wait for it then
+                    yield Wait(held_s / looks, self._holding, lambda: self.over or hold.owner in self._told)
                 if dice.random() < (0.8 if self.busy else 0.5):
                     self.world.referee.believes(client, hold)
         except (KeyboardInterrupt, LeaseLostError):
@@ -292,7 +293,7 @@ class Play:
 
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
         """Release as often as it was acquired, whatever comes in between."""
-        rivals = self.world.referee.rivals(hold)
+        referee, rivals = self.world.referee, self.world.referee.rivals(hold)
         if self.busy:
             self._happens("release", client, None, hold.owner)
             yield from self.at_once()
@@ -300,9 +301,7 @@ class Play:
             try:
                 yield from client.unlocking(hold)
                 for owner in rivals[:1]:
-                    self.world.referee.accuse(
-                        hold.name, hold.owner, owner, "released as if nobody had had it"
-                    )
+                    referee.accuse(hold.name, hold.owner, owner, "released as if nobody had had it")
             except (LeaseLostError, KeyboardInterrupt):
                 pass
 
@@ -380,7 +379,7 @@ class Play:
                 host.go_on()
         for group in self.world.groups.values():
             group.mend()
-        for bench in self.benches.values():
+        for bench in (self._holding, *self.benches.values()):
             bench.poke()
 
     def _ended(self) -> bool:

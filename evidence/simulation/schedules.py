@@ -52,7 +52,7 @@ RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
-REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens")
+REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens", "uneven")
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
@@ -165,20 +165,23 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         )
         return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
     if mode == "messages":
-        return Setup(
+        setup = Setup(
             3,
             dice.choice((2, 3, 3, 4)),
             mode,
             "long",
             dice.choice((0.0002, 0.005)),
             joined=True,
-            habit=dice.choice(("always", "trying")),
+            habit=dice.choice(("always", "trying", "grabbing", "grabbing")),
             far=dice.choice((0.0, 0.0, 0.15, 0.3)),
             ahead=dice.choice((0.0, 0.3, 0.5)),
             keeps=dice.choice((0.0, 0.0, 0.0, 0.4)),
             resets=dice.choice((0.0, 0.5)),
             hands=dice.choice((0.0, 0.0, 0.0, 0.5)),
         )
+        if setup.habit == "grabbing":
+            return replace(setup, clients=dice.choice((2, 3)), far=0.0, ahead=0.0, keeps=0.0)
+        return setup
     if mode == "leases":
         fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
         setup = Setup(
@@ -190,14 +193,14 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             dice.choice((0.005, 0.005, 30.0)),
             "unused" if fleet == "two" else "vouched",
             joined=True,
-            habit=dice.choice(("always", "trying", "keeping", "keeping", "apart", "apart", "apart")),
+            habit=dice.choice(("always", "trying", "apart", "apart", "apart")),
             cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
             pauses=dice.choice((0.0, 0.5)),
         )
         if setup.habit == "apart":
             fleet = dice.choice(("hasty", "patient", "patient"))
-            setup = replace(setup, fleet=fleet, jitter=0.0002, past="vouched", cut_off=0.0, pauses=0.0)
-            return replace(setup, resets=dice.choice((0.0, 0.5, 0.5)))
+            setup = replace(setup, masters=3, fleet=fleet, jitter=0.0002, past="vouched")
+            return replace(setup, cut_off=0.0, pauses=0.0, resets=dice.choice((0.0, 0.5, 0.5)))
         return setup
     if mode not in SWARMS:
         fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
@@ -267,8 +270,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "messages" and dice.random() < 0.4:
             beside = dice.choice(("one fewer", "one fewer", "stray tokens"))
             chosen = ["overtaken", beside, *of[: dice.choice((0, 0, 1))]]
-        if setup.habit == "keeping":
-            chosen = ["partition", "restart after a grant", "newcomer", *of[: dice.choice((0, 1, 1))]]
+        if setup.habit == "grabbing":
+            chosen = ["uneven", "stray tokens", *of[: dice.choice((0, 0, 1))]]
     return {what: kinds[what] for what in chosen}
 
 
@@ -278,10 +281,13 @@ def events(mode: str) -> tuple[str, ...]:
     return MOMENTS if mode in BUSY else EVENTS + MORE_EVENTS.get(mode, ())
 
 
+def _comes_again(what: str, setup: Setup) -> bool:
+    return what in REPEATED or (what == "restart after a grant" and setup.habit == "apart")
+
+
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
-    at_once = ["partition", *REPEATED, *["restart after a grant"] * (setup.habit == "apart")]
-    if what in at_once and dice.random() < 0.6:
+    if _comes_again(what, setup) and dice.random() < 0.6:
         return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
@@ -316,6 +322,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     takes = ["take"] * (0 if setup.mode in BUSY else dice.randint(2, 6 if small else 5 * setup.clients))
     weights = [weight**0.5 for weight in kinds.values()]
     faults = dice.choices(list(kinds), weights, k=dice.randint(2, 5) if small else dice.randint(1, 10))
+    again = [what for what in kinds if _comes_again(what, setup)]
+    faults = again + [what for what in faults if what not in again]
     if setup.mode == "groups":
         del faults[dice.randint(1, 4) :]  # behind each failover nobody gets a lock for a while
         takes += ["take"] * 6

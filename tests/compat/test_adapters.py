@@ -1,10 +1,11 @@
-"""The locks of other packages, on a quorum by the one line that docs/howto/redis-py.md names."""
+"""The locks of other packages, on a quorum by the one line that docs/howto names."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -95,3 +96,66 @@ def test_a_region_of_dogpile_regenerates_under_the_quorum(client: rlock.Client, 
     assert client.status("_lockuser:1").locked
     mutex.release()
     assert client.status("_lockuser:1").free
+
+
+def test_tooz_locks_on_the_quorum_and_keeps_its_groups_where_they_were(masters3: Fleet) -> None:
+    coordination = pytest.importorskip("tooz.coordination")
+    url = f"{masters3.urls[0].replace('redis:', 'rlock:')}?masters={','.join(masters3.urls)}"
+    with rlock.Client(masters3.urls) as client:
+        client.init()
+        ours, theirs = (coordination.get_coordinator(url, member) for member in (b"a", b"b"))
+        for coordinator in (ours, theirs):
+            coordinator.start()
+        ours.join_group_create(b"workers")
+        assert theirs.get_members(b"workers").get() == {b"a"}
+        lock, other = ours.get_lock(b"report"), theirs.get_lock(b"report")
+        with lock:
+            ours.heartbeat()
+            assert lock.acquired
+            assert lock.is_still_owner()
+            assert client.status("_tooz_report_lock").locked
+            assert not lock.acquire(blocking=False)
+            assert not other.acquire(timeout=0.05)
+            assert other.break_()
+        assert not lock.release()
+        assert other.acquire(blocking=False)
+        masters3(2).pause()
+        try:
+            with pytest.raises(coordination.ToozConnectionError):
+                lock.acquire(blocking=False)
+        finally:
+            masters3.resume()
+        theirs.stop()
+        assert client.status("_tooz_report_lock").free, "stop() releases, as there"
+        ours.stop()
+
+
+def test_redis_lock_of_portalocker(client: rlock.Client) -> None:
+    portalocker = pytest.importorskip("portalocker")
+    from rlock.compat.portalocker import lock_class
+
+    told: list[object] = []
+    lock_type = lock_class(client)
+    lock = lock_type("report", timeout=0.05, on_lost=told.append)
+    lock.ensure_held()
+    with lock as held:
+        assert held is lock
+        assert client.status("report").locked
+        with pytest.raises(portalocker.LockException, match="already active"):
+            lock.acquire()
+        with pytest.raises(portalocker.AlreadyLocked):
+            lock_type("report", fail_when_locked=True).acquire()
+        with pytest.raises(portalocker.AlreadyLocked):
+            lock_type("report").acquire(timeout=0, check_interval=1)
+        first = lock.fence_token
+    lock.release()  # a second one does no harm
+    assert not lock.lost
+    with pytest.raises(portalocker.exceptions.LockLostError), lock:
+        assert (lock.fence_token or 0) > (first or 0) > 0
+        client.evict("report")
+        while not told:
+            time.sleep(0.01)  # until the renewal is refused
+        assert lock.lost
+    assert told == [lock]
+    with pytest.raises(portalocker.exceptions.LockLostError):
+        lock.ensure_held()
