@@ -310,6 +310,7 @@ def revived(stack: ExitStack) -> None:
 def token_without_lock(stack: ExitStack) -> None:
     """A fencing token counted also where its owner had no lock. Another owner had got a lower one there
     before, and entered later: the resource took it for an old one."""
+    # Visible if the token does not reach a master that has the lock, and the other owner waits for that vote.
     rewrite(stack, scripts.FENCE, "return {holds and 1 or 0,", "return {1,")
 
     def counted(genuine: Any, self: Master, *words: Any) -> Reply:

@@ -14,7 +14,7 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .losses import lose_commands, silence
+from .losses import cut_messages, lose_commands, silence
 from .referee import valid_for
 from .repeated import REPEATED
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
@@ -359,15 +359,6 @@ def let_go(nemesis: Nemesis) -> None:
 
 def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
-
-
-def cut_messages(nemesis: Nemesis) -> None:
-    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
-    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
-    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
-        for server in each.subscriptions.connections.servers:
-            if server.connection is not None and nemesis.dice.random() < share:
-                server.connection.cut()
 
 
 #: By the names of evidence/simulation/schedules.py.

@@ -21,3 +21,12 @@ def silence(nemesis: Nemesis) -> None:
     for server in client.subscriptions.connections.servers if client else ():
         if server.connection is not None:
             server.connection.mute(server.connection.back)
+
+
+def cut_messages(nemesis: Nemesis) -> None:
+    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
+    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
+    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
+        for server in each.subscriptions.connections.servers:
+            if server.connection is not None and nemesis.dice.random() < share:
+                server.connection.cut()

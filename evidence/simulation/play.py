@@ -115,8 +115,7 @@ class Play:
         if record:
             self.world.recorder = Recorder(self.world.hosts, self.locks, lease_ms(OPTIONS.ttl))
         self.oracles = Oracles(self)
-        self.world.happens = self._happens
-        self.world.on_lost = self.oracles.lost
+        self.world.happens, self.world.on_lost = self._happens, self.oracles.lost
         for i in range(setup.clients):
             begins = 0.0 if setup.joined else dice.uniform(0.0, 0.5)
             self.world.events.at(begins, partial(self.join, Random(f"client {schedule.seed} {i}")))

@@ -8,7 +8,6 @@ from random import Random
 
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE
-from rlock.rules import keys
 from rlock.rules.options import ClientOptions, LockOptions
 
 from .client import Client
@@ -38,8 +37,8 @@ class Stage:
         self.holder = self.client()
         self.other = self.client()
 
-    def client(self, *, joined: bool = True, options: ClientOptions = FLEET) -> Client:
-        return self.world.client(options, joined=joined)
+    def client(self, *, joined: bool = True) -> Client:
+        return self.world.client(FLEET, joined=joined)
 
     def about(self, when: float) -> float:
         return when if self._dice is None else max(0.0, when + self._dice.uniform(-SHAKE_S, SHAKE_S))
@@ -47,39 +46,31 @@ class Stage:
     def at(self, when: float, action: Callable[[], object]) -> None:
         self.world.events.at(self.about(when), action)
 
-    def takes(self, client: Client, when: float, *, hold_s: float, options: LockOptions = OPTIONS) -> None:
+    def takes(self, client: Client, when: float, *, hold_s: float) -> None:
         """Try once; hold it, without a release in the time that is played."""
         thread = client.thread()
 
         def program() -> Program:
             try:
-                yield from client.locking(thread, options, AT_ONCE)
+                yield from client.locking(thread, OPTIONS, AT_ONCE)
             except QuorumUnreachableError:
                 return
             yield from sleep(hold_s)
 
         self.at(when, lambda: thread.start(program()))
 
-    def waits(self, client: Client, when: float, *, hold_s: float, options: LockOptions = OPTIONS) -> None:
+    def waits(self, client: Client, when: float, *, hold_s: float) -> None:
         """Wait for it, hold it, and release it."""
         thread = client.thread()
 
         def program() -> Program:
-            hold = yield from client.locking(thread, options)
+            hold = yield from client.locking(thread, OPTIONS)
             assert hold is not None
             yield from sleep(hold_s)
             with suppress(LeaseLostError):
                 yield from client.unlocking(hold)
 
         self.at(when, lambda: thread.start(program()))
-
-    def releases(self, client: Client, when: float) -> None:
-        def program() -> Program:
-            for hold in client.holds:
-                client.current.key = hold.owner_key
-                yield from client.unlocking(hold)
-
-        self.at(when, lambda: client.thread().start(program()))
 
     def holds_up(self, client: Client, master: int, since: float, until: float) -> None:
         """What a client sends to a master in this time arrives at its end."""
@@ -98,16 +89,6 @@ class Stage:
                 connection.cut()
 
         self.at(when, cut)
-
-    def loses_token(self, master: int, when: float) -> None:
-        """The token that the last owner has agreed on with the others never came: a master has its own."""
-
-        def lose() -> None:
-            host, fence = self.world.hosts[master], keys.fence(NAME)
-            owner = host.master.text(fence).partition(" ")[2]
-            host.master.write(fence, f"{host.time_us()} {owner}", "3600000")
-
-        self.at(when, lose)
 
     def play(self, until: float) -> Referee:
         self.world.run(until)
