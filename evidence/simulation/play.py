@@ -292,7 +292,7 @@ class Play:
 
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
         """Release as often as it was acquired, whatever comes in between."""
-        rivals = self.world.referee.rivals(hold)
+        referee, rivals = self.world.referee, self.world.referee.rivals(hold)
         if self.busy:
             self._happens("release", client, None, hold.owner)
             yield from self.at_once()
@@ -300,9 +300,7 @@ class Play:
             try:
                 yield from client.unlocking(hold)
                 for owner in rivals[:1]:
-                    self.world.referee.accuse(
-                        hold.name, hold.owner, owner, "released as if nobody had had it"
-                    )
+                    referee.accuse(hold.name, hold.owner, owner, "released as if nobody had had it")
             except (LeaseLostError, KeyboardInterrupt):
                 pass
 
