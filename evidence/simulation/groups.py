@@ -146,7 +146,9 @@ class Server(Host):
         self.follows = None
         self._terms += 1
         # It may lack the releases of these.
-        self.restored |= {owner for entry in self.master.keys.values() for owner in entry.fields}
+        self.restored |= {
+            owner for entry in self.master.keys.values() for owner in (*entry.fields, *entry.scores)
+        }
 
     def follow(self, to: Server, *, kill: bool = True) -> None:
         """As by REPLICAOF. ``kill``: connections end, too, as Sentinel has it."""

@@ -181,7 +181,7 @@ class Host(Process):
         if not whole:
             self.lost_at = self.events.now
         if not self.durable:
-            self.restored |= {owner for entry in kept.values() for owner in entry.fields}
+            self.restored |= {owner for entry in kept.values() for owner in (*entry.fields, *entry.scores)}
         for session in sessions.values():
             session.open = False
             if silent:

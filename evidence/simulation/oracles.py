@@ -59,7 +59,7 @@ class Oracles:
         races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
-        self._prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
+        self.prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.world.events.at(SAMPLE_S, self._sample)
@@ -247,7 +247,7 @@ class Oracles:
             elif self._idle[name] < 0:
                 self._idle[name] = now
             else:
-                limit = self._prompt_s
+                limit = self.prompt_s
                 if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
                     self._idle[name] = now
                     self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")

@@ -12,19 +12,25 @@ import pytest
 
 from rlock.rules.keys import READERS, readers
 from rlock.rules.options import LockOptions
+from rlock.rules.timing import CLAIM_S
 from rlock.testing.memory.keyspace import Entry
 from rlock.testing.memory.masters import Master
 from tests.seeds import first_seed
 
 from .client import Client
 from .play import Outcome, Play
-from .schedules import drawn
+from .schedules import Schedule, drawn
 
 BLOCKS, SEEDS = 4, 40
 
 
 class ReadWrite(Play):
     """Most owners are readers."""
+
+    def __init__(self, schedule: Schedule, **how: Any) -> None:
+        super().__init__(schedule, **how)
+        # A reader that was invited and does not come keeps writers out for as long as a claim.
+        self.oracles.prompt_s += CLAIM_S
 
     def options(
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
@@ -43,9 +49,7 @@ def played(seed: int) -> Outcome:
 def test_no_writer_is_beside_anybody_whatever_goes_wrong(block: int) -> None:
     first = first_seed() + block * SEEDS
     for seed in range(first, first + SEEDS):
-        # Not in groups: a check of a release still finds a reader there, and nobody knows why yet.
-        if drawn(seed).setup.mode != "groups":
-            assert played(seed).violations == [], f"seed {seed}"
+        assert played(seed).violations == [], f"seed {seed}"
 
 
 def one_expiry(genuine: Any, master: Master, among: str, owner: str, lease_ms: str) -> None:
