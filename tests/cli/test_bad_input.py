@@ -36,6 +36,8 @@ WORDS = {
     "run": ["-n"],
     "hold": ["-n"],
     "acquire": ["-n", "--ttl", "5"],
+    "renew": ["handle"],
+    "release": ["handle"],
     "evict": ["--yes"],
     "watch": ["--once"],
     "completion": ["bash"],
