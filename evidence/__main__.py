@@ -81,6 +81,8 @@ MASTERS = (
          "evidence.neighbours --quick", rows=TABLE),
     Part("neighbours-long", "neighbours", "the same with all clients, orders and numbers of masters",
          "evidence.neighbours", rows=TABLE, long=True),
+    Part("neighbours-crowd", "neighbours", "200 clients and one bad master: connections and log lines",
+         "evidence.neighbours --crowd 200", rows=TABLE),
     Part("power-cuts", "power cuts", "three masters lose the bytes that they have not synced",
          "evidence.power_cuts --cuts 30", rows=r"^.+: \d+ cuts \(.*"),
     Part("power-cuts-long", "power cuts", "the same", "evidence.power_cuts --cuts 500",

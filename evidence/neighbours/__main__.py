@@ -1,4 +1,4 @@
-"""Run the bad neighbours and print a table: what the others saw, and what the log said.
+"""Run the bad neighbours and print a table: what the others saw, and what log, doctor and metrics said.
 
 For each fault there are two sides at the same time: the clients of one have the bad neighbour among their
 masters; for those of the other that master is down, which costs its vote and nothing else. Each side has a
@@ -18,24 +18,28 @@ import itertools
 import logging
 import math
 import mmap
-import re
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import rlock
 import rlock.asyncio
+from rlock import events
+from rlock.telemetry.labels import LockLabels
+from rlock.telemetry.recorder import Recorder
 from rlock.testing.local.binaries import find_servers
 from rlock.testing.local.embedded import Master
 from rlock.testing.local.spawn import free_port
 from tests.lock.conftest import eventually
 
+from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
+from .report import HEAD, Gauges, Row, asked_doctor
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -44,40 +48,6 @@ SETTLE_S = 2 * TIMEOUT_S + 1.2
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
 CLIENTS = 3
-
-
-HEAD = ["fault", "slower", "pause", "MB", "noticed", "warnings", "log"]
-LONGEST = 70
-
-
-@dataclass(frozen=True)
-class Row:
-    """One fault; of several runs the worst."""
-
-    fault: str
-    slower: float
-    pause: float
-    grew_mb: float
-    noticed: float  # seconds after it began; -1: no line of the log is due
-    warnings: int
-    log: str
-
-    def worse(self, other: Row) -> Row:
-        figures = ("slower", "pause", "grew_mb", "noticed", "warnings")
-        return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in figures})
-
-    @property
-    def cells(self) -> list[str]:
-        noticed = f"{self.noticed:.1f} s" if self.noticed >= 0 else "-"
-        figures = [f"{self.slower:.2f}", f"{self.pause:.2f} s", f"{self.grew_mb:.1f}", noticed]
-        return [self.fault, *figures, str(self.warnings), _short(self.log)]
-
-
-def _short(text: str) -> str:
-    """The begin of a text, without the addresses of this run."""
-    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
-    text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text).replace("|", "/").replace("`", "'")
-    return f"`{text[:LONGEST]}`" if text else "-"
 
 
 @dataclass
@@ -182,9 +152,11 @@ class Case:
     tasks: bool
     fair: bool
 
-    def run(self, urls: Sequence[str], seconds: float, seed: int, slower: float) -> tuple[Row, list[str]]:
+    def run(
+        self, urls: Sequence[str], seconds: float, seed: int, slower: float, *, doctor: bool
+    ) -> tuple[Row, list[str]]:
         """Its row, and why it is red."""
-        bad = Neighbour(urls[0], seed)
+        bad, gauges, told = Neighbour(urls[0], seed), Gauges(), ""
         seconds += LONGER.get(self.fault, 0.0)
         proxy = None
         if self.fault in FIRST:
@@ -193,6 +165,7 @@ class Case:
             proxy = bad.behind_proxy()
         log = Log(bad.label)
         logging.getLogger("rlock").addHandler(log)
+        end = events.observe(Recorder(gauges, LockLabels(None)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
             for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
@@ -212,9 +185,13 @@ class Case:
             grew = (peak - before) / CLIENTS
             ratio = sides[0].pair(began + SETTLE_S) / sides[1].pair(began + SETTLE_S)
             pause, usual = (side.pause(began + SETTLE_S, now) for side in sides)
+            metrics = gauges.of(bad.where)
+            if doctor:
+                told = asked_doctor([bad.url, *urls[1:]], bad.where)
             for side in sides:
                 side.stop()
         finally:
+            end()
             logging.getLogger("rlock").removeHandler(log)
             for side in sides:
                 side.ended.set()
@@ -228,7 +205,7 @@ class Case:
         red += [f"{each} warnings of each client"] if bad.label and not 1 <= each <= WARNINGS else []
         noticed = max(0.0, named[0][0] - began) if named else -1.0
         said = named[0][1].partition(bad.label)[2].lstrip(" :") if named else ""
-        return Row(self.fault, ratio, pause, grew, noticed, each, said), red
+        return Row(self.fault, ratio, pause, grew, noticed, each, said, told, metrics), red
 
     @property
     def words(self) -> list[str]:
@@ -241,7 +218,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--slower", type=float, default=1.5, help="how much slower the clients may get")
     parser.add_argument("--only", action="append", metavar="FAULT", help="faults whose name has this text")
     parser.add_argument("--quick", action="store_true", help="each fault once")
+    parser.add_argument("--crowd", type=int, metavar="N", help="N clients: connections and log lines")
     options = parser.parse_args(words)
+    if options.crowd:
+        crowd.report(options.crowd, 60.0 if options.seconds == 2.0 else options.seconds)
+        return 0
     every = list(itertools.product((3, 5), (False, True), (False, True)))
     names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
     cases = [
@@ -255,13 +236,13 @@ def main(words: Sequence[str] | None = None) -> int:
     replies()  # first: it takes seconds
     try:
         for number, case in enumerate(cases):
-            urls = [master.url for master in fleet[: case.masters]]
-            row, red = case.run(urls, options.seconds, number, options.slower)
+            urls, first = [master.url for master in fleet[: case.masters]], case.fault not in rows
+            row, red = case.run(urls, options.seconds, number, options.slower, doctor=first)
             if red:
                 print(*case.words, *row.cells, f"red: {'; '.join(red)}; once more", sep="; ", flush=True)
-                row, red = case.run(urls, options.seconds, number, options.slower)
+                row, red = case.run(urls, options.seconds, number, options.slower, doctor=first)
             print(*case.words, *row.cells, "red" if red else "green", sep="; ", flush=True)
-            rows[case.fault] = row if case.fault not in rows else rows[case.fault].worse(row)
+            rows[case.fault] = row if first else rows[case.fault].worse(row)
             if red:
                 failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
     finally:
