@@ -97,7 +97,9 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     def detach(self, ttl: float | None = None) -> str:
         """End the caller's hold here, and keep the lock for whoever calls ``client.adopt(handle)``.
 
-        Nobody renews it until then. All nested acquires go with it. If this raises, the lock is released.
+        Nobody renews it until then. All nested acquires go with it. Not within ``with lock``, which would
+        release it at the end. The errors below leave no hold, and free the lock on all masters that can be
+        reached: another one may keep it for ``ttl``.
 
         :param ttl: seconds for which the masters keep the lock, at most ``max_ttl``; the lock's own ttl.
         :raises NotHeldError: the calling thread does not hold the lock.

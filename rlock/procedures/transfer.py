@@ -120,7 +120,7 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
     elif absent + passed <= ballot.masters - ballot.quorum:
         return None
     elif passed:
-        reason = "masters gave a greater fencing token since: another owner had the lock in between"
+        reason = "masters gave a greater fencing token since: another owner may have had the lock in between"
     elif {*fleet(context)} & {*handle.fleet, ""}:
         lease = f"{handle.lease_ms / 1000:g} s"
         reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"

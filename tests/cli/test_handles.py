@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -104,3 +105,12 @@ def test_a_lapsed_handle_is_lost_for_a_script_as_well(masters3: Fleet, tmp_path:
     assert Handle.parse(handle, 3).lease_ms == 300
     time.sleep(0.4)
     assert inside("renew", handle, "--ttl", "5", masters=masters3.urls).code == 76
+
+
+def test_without_a_standard_output_for_the_handle_nothing_is_acquired(masters3: Fleet) -> None:
+    words = [*RLOCK, "acquire", "job", "--ttl", "9"]
+    closed = done(["sh", "-c", f"{shlex.join(words)} >&-"], env=environment(masters3.urls))
+    assert closed.code == 64
+    assert "standard output is closed" in closed.err
+    with Client(masters3.urls) as client:
+        assert client.status("job").free

@@ -56,6 +56,8 @@ def acquire(
     answered; 64 wrong settings.
     """
     check_wait(timeout=timeout, no_wait=no_wait)
+    if sys.stdout is None:
+        raise click.UsageError("standard output is closed: nobody would have the handle")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
     with outcome.errors(), settings.client() as own:
