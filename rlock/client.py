@@ -96,7 +96,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :param options: those of `lock`.
         :raises LeaseLostError: it was adopted, released or evicted before, or has lapsed; ``reason`` says.
         :raises QuorumUnreachableError: too few masters answered or may vote. Try the handle again. It
-            is lost only if masters that did not answer run this command later, and cannot be asked to undo it.
+            is lost only if masters that did not answer run this command later, and cannot be told to undo it.
         :raises OptionsError: the text is no handle, or was made on another number of masters.
         """
         return run(adopt_gen(self, handle, options))  # type: ignore[no-any-return]

@@ -101,8 +101,8 @@ class Referee:
         if now < until and not evicted and last not in self._evicted:
             self.accuse(hold.name, last, hold.owner, "entered while it was kept after a release")
         token, owner = self._tokens.get(hold.name, (0, ""))
-        # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md. A reader's is the
-        # last one that was not lost, and a failover may lose one.
+        # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md. A reader's is
+        # the last one that was not lost, and a failover may lose one.
         lost = any(host.lost_at > 0.0 for host in self._world.hosts)
         if hold.options.shared:
             lost |= bool(self._world.groups)
