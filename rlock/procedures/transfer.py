@@ -8,13 +8,12 @@ since has no vote, and each later holder got one from a quorum, so nobody had th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.handles import Handle, checksum
 from ..rules.holds import Hold
+from ..rules.lease import LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import SETTLE_TRIES, lease_ms, won_until
@@ -37,22 +36,22 @@ def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
     """Give the lease of a hold that has ended to its handle. The caller frees both unless DONE."""
-    context, masters, lease = port.context, port.masters, hold.options.lease
-    ttl, timeout = handle.lease_ms / 1000, lease.request_timeout
-    if ttl > context.guard.noted:
-        options = replace(hold.options, lease=replace(lease, ttl=ttl))
-        yield from note_lease(masters, options, hold.owner, hold.token, context.clock() + timeout)
-    command = commands.transfer(
-        handle, hold.owner, handle.owner, handle.lease_ms, hold.waiter, guarded=context.guard.on
-    )
-    ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
+    context, masters, timeout = port.context, port.masters, hold.options.lease.request_timeout
+    taken = commands.transfer(handle, hold.owner, handle.owner, waiter=hold.waiter, guarded=context.guard.on)
+    ballot = yield from masters.call(Request(taken, timeout, Settle.WON_OR_ALL))
     # It makes no holder, so a young master counts. The adopter asks again.
     votes = list(ballot.votes.values())
-    if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
-        return Outcome(Released.DONE, handed_over=False)
     denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
     if denied >= context.quorum:
         return Outcome(Released.NOT_OURS, handed_over=False)
+    if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
+        # Only now: a detach that fails must keep nobody out for longer than its hold.
+        entry = hold.name, handle.owner, handle.hold_count, hold.token
+        prolonged = commands.renew(handle.lease_ms, [entry], guarded=context.guard.on)
+        ballot = yield from masters.call(Request(prolonged, timeout, Settle.WON_OR_ALL))
+        codes = [code for _, code, _ in LockVotes(ballot, 0).answers()]
+        if codes.count(Code.YES) >= context.quorum:
+            return Outcome(Released.DONE, handed_over=False)
     raise unreachable(context, hold.name, ballot)
 
 
@@ -76,7 +75,7 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
                 # Only where this adopter's own token stands: another one may have been faster.
                 back = commands.transfer(handle, owner, handle.owner, guarded=context.guard.on)
                 gone = commands.undo(context.wire, handle.name, owner, hand_on=False)
-                port.masters.send(gone if lost else back, resend_for=options.lease.ttl)
+                port.masters.send(gone if lost else back, resend_for=handle.lease_ms / 1000)
         if taken:
             return
         contender.owners.remove(owner)
@@ -95,7 +94,9 @@ def take(
     """
     context, lease = masters.context, options.lease
     command = commands.transfer(handle, handle.owner, owner, checked=True, guarded=context.guard.on)
-    ballot = yield from masters.call(Request(command, lease.request_timeout, Settle.WON_OR_ALL))
+    # A master that is not connected now would otherwise keep the handle's lease to its end.
+    request = Request(command, lease.request_timeout, Settle.WON_OR_ALL, resend_for=handle.lease_ms / 1000)
+    ballot = yield from masters.call(request)
     rests = sorted(vote.ttl_ms for vote in list(ballot.votes.values()) if vote.code == Code.YES)
     rest = rests[-ballot.quorum] / 1000 if len(rests) >= ballot.quorum else 0.0
     now, until = context.clock(), won_until(ballot.sent_at, rest, lease.longest)

@@ -56,7 +56,7 @@ def acquire(
     answered; 64 wrong settings.
     """
     check_wait(timeout=timeout, no_wait=no_wait)
-    if sys.stdout is None:
+    if sys.__stdout__ is None:
         raise click.UsageError("standard output is closed: nobody would have the handle")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()

@@ -9,6 +9,7 @@ import click
 from ...errors import OptionsError
 from ...model import LockStatus
 from ...procedures import inspect
+from ...rules.keys import READERS
 from .. import exits
 from ..completion import complete_name
 from ..output import age, complain, counted, hush, json_option, print_json, printable, show
@@ -46,6 +47,8 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
     with settings.client() as client:
         found = client.status(name)
         holders = {view.holder for view in found.masters if view.holder is not None}
+        if found.readers:  # masters name all readers together
+            holders = (holders - {READERS}) | {reader.owner for reader in found.readers}
         if owner is not None:
             holders &= {owner}
         if not holders:
@@ -73,6 +76,9 @@ def _whom(found: LockStatus, holders: set[str]) -> list[str]:
     """Who is to be evicted, a line each."""
     lines = []
     for holder in sorted(holders):
+        if holder in {reader.owner for reader in found.readers}:
+            lines.append(f"{printable(found.name)}: held by {printable(holder)}, a reader")
+            continue
         standing = sum(view.holder == holder for view in found.masters)
         line = f"{printable(found.name)}: held by {printable(holder)}"
         if holder != found.holder:

@@ -19,6 +19,7 @@ from ...errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLoc
 from ...lock import Lock, LossSignal
 from ...model import LockStatus
 from ...rules.holds import Hold
+from ...rules.keys import hold_name
 from .. import exits
 from ..completion import complete_command, complete_name
 from ..options import Seconds, seconds_option
@@ -212,7 +213,7 @@ def run(
             sys.exit(conflict_exit_code)
         acquired_at = time.monotonic()
         names = names if permits is None else [f"{name}#{lock.permit}"]
-        holds = [own._engine().held(each) for each in names]
+        holds = [own._engine().held(hold_name(each, shared)) for each in names]
         hold = holds[0]
         watch = threading.Thread(target=_watch, args=(guarded, lock.lost, holds), daemon=True)
         watch.start()

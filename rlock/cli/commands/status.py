@@ -86,15 +86,19 @@ def _headline(found: LockStatus) -> str:
         if guarded > len(found.masters) - found.quorum:
             line += "; nobody can get it yet: restart guard"
         return line
-    line = f"{name}: {styled('held', fg='yellow')} by {printable(found.holder)}"
-    if found.hold_count == 0:
+    who = printable(found.holder)
+    if found.readers:
+        owners = ", ".join(printable(reader.owner) for reader in found.readers)
+        who = f"{counted(len(found.readers), 'reader')}: {owners}"
+    line = f"{name}: {styled('held', fg='yellow')} by {who}"
+    kept = found.hold_count == 0 and not found.readers
+    if kept:
         line += ", which has finished"
     if found.since is not None:
         line += f", since {age(found.since)}"
-    if found.hold_count > 1:
+    if found.hold_count > 1 and not found.readers:
         line += f", hold count {found.hold_count}"
     if found.remaining is not None:
-        kept = found.hold_count == 0
         line += (
             f", kept for {found.remaining:.1f} s"
             if kept

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from ...model import LockStatus
+from ...rules.keys import READERS
 from ..output import ms, printable, size, width
 from ..output import seconds as duration
 from .reading import label, seen, votes
@@ -113,7 +114,8 @@ MASTERS: Sequence[Column[MasterHealth]] = (
 
 def _holder(lock: LockStatus, _: Moment) -> Cell:
     holder, _votes = seen(lock)
-    return Cell("-" if holder is None else label(holder), "" if lock.locked else "dim")
+    who = "readers" if holder == READERS else "-" if holder is None else label(holder)
+    return Cell(who, "" if lock.locked else "dim")
 
 
 def _lease(lock: LockStatus, moment: Moment) -> Cell:
@@ -124,6 +126,8 @@ def _lease(lock: LockStatus, moment: Moment) -> Cell:
 
 
 def _count(lock: LockStatus) -> str:
+    if lock.holder == READERS:
+        return "-"
     if lock.locked and not lock.hold_count:
         return "kept"  # its holder has finished
     return str(lock.hold_count or "-")
