@@ -85,7 +85,7 @@ def locked(
     :param timeout: seconds to wait, then the call raises `LockBusyError`; -1: as long as it takes.
     :param on_busy: "skip" or "raise", to do the other one of the two when the lock is busy.
     :param options: ``fair``, ``ttl``, ``renew``, ``on_lost``, ``max_hold``, ``hold_at_least``: as for
-        ``client.lock``. ``shared=True``: the reader of ``client.read_write_lock``.
+        ``client.lock``. ``shared=True``: the reader of ``client.read_write_lock``, which is always fair.
     :raises OptionsError: at decoration, or at the call if the fault is known only then: it says what to do.
     """
     try:
@@ -110,6 +110,8 @@ def locked(
 
 def _check_lock_options(client: Any, *, ttl: float | None = None, **options: Any) -> None:
     """Refuse a wrong client or wrong options at decoration, and not at the first call."""
+    if options.get("shared") and "hold_at_least" in options:
+        raise OptionsError("a reader is held for no least time: leave hold_at_least out")
     if _is_client(client):
         _lock(client, "name", {"ttl": ttl, **options})
         return

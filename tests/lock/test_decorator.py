@@ -270,6 +270,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "")(report), "must not be empty"),
     (lambda: decorate(CLIENT, "rlock:x")(report), "the library's own"),
     (lambda: decorate(CLIENT, 5)(report), "a template or a function of a name"),
+    *(
+        (lambda client=client: locked(client, "x", shared=True, hold_at_least=1), "leave hold_at_least out")
+        for client in (CLIENT, lambda: CLIENT)
+    ),
     # A call that gives no name.
     (lambda: name_of("{user_id.nothing}", report, 1), "does not fit this call of report.*AttributeError"),
     (lambda: name_of("{user_id}", report, ""), "must not be empty"),
