@@ -158,6 +158,9 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             hold.keep_no_longer()
 
     def _release_save(self) -> int:
+        if not self._options.shared:
+            engine = self._client._engine()
+            engine.holds.beside(engine.key(), self._options)  # refuses now what the acquire would refuse
         self._keep_no_longer()  # the waiter wants it to be free now
         count = 0
         while True:  # one by one: a signal handler may acquire or release it between any two lines

@@ -25,6 +25,7 @@ from ..rules.holds import Hold, Holds, OwnerKey
 from ..rules.keys import hold_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
+from ..rules.timing import valid_until
 from .runtime import Parker, Runtime
 
 HELD_OR_SUSPECT = (LeaseState.HELD, LeaseState.SUSPECT)
@@ -105,7 +106,10 @@ class HoldTable(Holds):
             hold.lease, hold.writer = copy(hold.lease), None
         reader = self.find(hold.owner_key, hold_name(hold.name, shared=True))
         if reader is not None and reader.lease is hold.lease:
-            reader.lease = copy(hold.lease)
+            reader.lease, ttl = copy(hold.lease), reader.options.lease.ttl
+            # From now on each master may have either lease, until a quorum has confirmed the reader's.
+            reader.lease.ttl = min(hold.lease.ttl, ttl)
+            reader.lease.valid_until = min(hold.lease.valid_until, valid_until(self.clock(), ttl))
             hold.reader = reader if hold.lease.state in HELD_OR_SUSPECT else None
 
     def give_up(self, hold: Hold) -> None:

@@ -84,13 +84,18 @@ class Watchdog(ABC):
         if (hold := writer.reader) is None:
             return
         with self._mutex:
-            hold.writer, hold.renewal.stopped, ttl = None, None, hold.options.lease.ttl
-            hold.lease.ttl = ttl
-            # Otherwise the validity of the writer's lease remains. A longer lease has to be noted first.
-            if writer.read_since < math.inf and ttl <= self._masters.context.guard.noted:
-                hold.lease.renewed(writer.read_since, self._clock(), ttl)
+            hold.writer, hold.renewal.stopped, now, lease = None, None, self._clock(), hold.lease
+            lease.update(now)
+            lease.ttl, lease.confirmation = hold.options.lease.ttl, None  # it was of the writer's lease
+            # Otherwise the shorter validity remains. A longer lease has to be noted first.
+            if writer.read_since == -math.inf:
+                lease.on(LeaseEvent.DISOWNED, DISOWNED)
+            elif writer.read_since < math.inf and lease.ttl <= self._masters.context.guard.noted:
+                lease.renewed(writer.read_since, now)
             if hold in self._holds:
                 self.watch(hold)
+        if lease.state is LOST:
+            self.report_loss(hold)
 
     def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
         """Report a loss once: by the signal, the log, the event and the callback."""

@@ -8,6 +8,7 @@ master hands the lock to the first in its queue, or publishes that it is free.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,9 +58,11 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
         ballot, given = yield from _hand_over(port, hold, next_waiter, place)
     # The key on a master that restarted is no vote, as for a hand-over.
     reads = [vote for vote in list(ballot.votes.values()) if vote.code == Code.YES and not vote.guarded]
-    if hold.reader is not None and sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
+    if (released := outcome(context, ballot)) is Released.NOT_OURS:
+        hold.read_since = -math.inf
+    elif sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
         hold.read_since = ballot.sent_at
-    return Outcome(outcome(context, ballot), given)
+    return Outcome(released, given)
 
 
 def end(masters: Masters, hold: Hold) -> None:

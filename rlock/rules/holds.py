@@ -88,7 +88,8 @@ class Hold:
     lease: Lease = field(init=False)
     writer: Hold | None = None  # of the same owner: its lease is this reader's, until it is released
     reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
-    read_since: float = math.inf  # when the command was sent by which a quorum made it that reader
+    #: When the command was sent by which a quorum made it that reader; -inf: no quorum knew the writer.
+    read_since: float = math.inf
 
     def __post_init__(self) -> None:
         self.lease = Lease(self.options.lease.ttl, self.acquired_at)
@@ -100,8 +101,8 @@ class Hold:
         return self.options.name
 
     def rest(self, now: float) -> float:
-        """How long the lock must stay taken after a release at ``now``."""
-        return max(0.0, self.acquired_at + self.options.hold_at_least - now)
+        """How long the lock must stay taken after a release at ``now``, unless its owner reads on."""
+        return 0.0 if self.reader else max(0.0, self.acquired_at + self.options.hold_at_least - now)
 
     def keep_no_longer(self) -> None:
         """Let the release free the lock at once."""

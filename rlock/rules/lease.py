@@ -86,7 +86,7 @@ class Lease:
         #: Why it was lost, and by which event.
         self.reason = ""
         self.ended_by = LeaseEvent.EXPIRED
-        #: Until then nobody else can hold the lock. Only renewals move it, and only forward.
+        #: Until then nobody else can hold the lock. Renewals move it forward, and only a downgrade back.
         self.valid_until = valid_until(sent_at, ttl if confirmation is None else min(CLAIM_S, ttl))
         #: The replies that prolong it to its full length, until they do.
         self.confirmation = confirmation

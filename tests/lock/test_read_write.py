@@ -13,6 +13,7 @@ import pytest
 
 import rlock
 from rlock import LeaseLostError, NotHeldError, OptionsError, UpgradeError
+from rlock.testing import MemoryMasters
 
 from ..servers import Fleet
 from .conftest import MakeClient, eventually, in_background, in_thread
@@ -115,6 +116,76 @@ def test_a_writer_may_read_on(urls: list[str], make_client: MakeClient) -> None:
     lock.reader.release()
     assert other.writer.acquire(blocking=False)
     assert other.writer.fencing_token > token
+
+
+def test_a_reader_has_its_own_lease_after_the_writer(urls: list[str], make_client: MakeClient) -> None:
+    client = make_client(urls, ttl=10)
+    writer, reader = client.lock("x"), client.read_write_lock("x", ttl=1, renew=False).reader
+    writer.acquire()
+    reader.acquire()
+    assert reader.remaining() > 5
+    writer.release()
+    assert reader.remaining() < 1, "masters keep it for no longer"
+    assert reader.is_owned()
+    reader.release()
+
+
+def test_a_reader_that_no_quorum_knows_is_valid_for_no_longer_than_both_leases() -> None:
+    masters = MemoryMasters(3)
+    for writes, reads in ((10, 5), (5, 10)):
+        with rlock.Client(list(masters), request_timeout=0.1) as client:
+            writer, reader = client.lock("x", ttl=writes), client.read_write_lock("x", ttl=reads).reader
+            writer.acquire()
+            reader.acquire()
+            for master in list(masters)[1:]:
+                master.pause()
+            writer.release()
+            assert 0 < reader.remaining() < 5
+            for master in masters:
+                master.resume()
+            reader.release()
+
+
+def test_an_evicted_writer_does_not_read_on(urls: list[str], make_client: MakeClient) -> None:
+    client, other = make_client(urls, ttl=10), make_client(urls)
+    lock = client.read_write_lock("x")
+    lock.writer.acquire()
+    lock.reader.acquire()
+    other.evict("x")
+    for each in (lock.writer.release, lock.reader.check, lock.reader.release):
+        with pytest.raises(LeaseLostError, match="an operator evicted it"):
+            each()
+    assert not other.status("x").locked
+
+
+def test_a_writer_that_reads_on_keeps_no_reader_out_by_hold_at_least(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client, other = make_client(urls), make_client(urls).read_write_lock("x").reader
+    writer, reader = client.lock("x", hold_at_least=2), client.read_write_lock("x").reader
+    writer.acquire()
+    reader.acquire()
+    writer.release()
+    assert other.acquire(blocking=False)
+    assert reader.is_owned()
+    reader.release()
+    other.release()
+    assert client.lock("x").acquire(blocking=False)
+
+
+@pytest.mark.kinds("blocking", "memory")
+def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    lock = make_client(urls).read_write_lock("x")
+    condition = threading.Condition(lock.writer)
+    with condition, lock.reader:
+        with pytest.raises(UpgradeError):
+            condition.wait(0)
+        assert (lock.writer.hold_count, lock.reader.hold_count) == (1, 1)
+    condition = threading.Condition(lock.reader)
+    with lock.writer, condition:
+        assert not condition.wait(0), "the reader ends and comes back alone"
 
 
 def test_a_reader_inside_the_writer_ends_alone(urls: list[str], make_client: MakeClient) -> None:
