@@ -17,8 +17,8 @@ import rlock
 from rlock.rules.handles import Handle
 from rlock.rules.keys import owner_token
 
-from ..servers import Fleet, raw
-from .conftest import MakeClient, eventually, in_thread, threads_only
+from ..servers import Fleet
+from .conftest import MakeClient, in_thread, threads_only
 
 EVERY_KIND = True
 
@@ -249,51 +249,6 @@ def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, make
             master.resume()
     assert lock.hold_count == 0
     assert make_client(masters3.urls).lock("x").acquire(timeout=2)
-
-
-@pytest.mark.real_masters
-@threads_only
-def test_a_detach_that_fails_as_its_process_ends_prolongs_no_lease(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    """A stopped server executes what a client sent before it gave up."""
-    client = make_client(masters3.urls, ttl=3, request_timeout=0.2)
-    lock = client.lock("x")
-    lock.acquire()
-    for master in masters3[:2]:
-        master.pause()
-    try:
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lock.detach(10)
-        client._engine().abandon()
-    finally:
-        for master in masters3[:2]:
-            master.resume()
-    for url in masters3.urls:
-        with raw(url) as master:
-            assert master.pttl("x") <= 3000
-
-
-@pytest.mark.real_masters
-@threads_only
-def test_a_master_that_does_not_answer_an_adopter_follows_later(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    handle = _held(make_client(masters3.urls)).detach(10)
-    masters3[2].pause()
-    try:
-        adopted = make_client(masters3.urls, request_timeout=0.2).adopt(handle)
-    finally:
-        masters3[2].resume()
-    with raw(masters3.urls[0]) as one, raw(masters3.urls[2]) as late:
-        assert eventually(lambda: late.hkeys("x") == one.hkeys("x"))
-    adopted.release()
-
-
-def _held(client: Any) -> Any:
-    lock = client.lock("x")
-    assert lock.acquire()
-    return lock
 
 
 @threads_only
