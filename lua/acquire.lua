@@ -2,7 +2,7 @@
 -- and give the caller a place in the queue.
 --
 -- Shared holds: while readers hold the lock, its only field is READERS, and `readers` has the deadline of each
--- one. The value is the number of readers that were invited and have not come yet. So a caller that knows
+-- one. The value is the number of readers that were invited and have neither come nor left. So a caller that knows
 -- nothing of readers finds a lock that is taken. `+shared:` in a token or place tells a reader.
 --
 -- KEYS[1] lock       hash

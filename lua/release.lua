@@ -47,9 +47,7 @@ if ban_ms and ban_ms ~= '' then
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
 local leaves = waiter and waiter ~= ''
-if leaves then
-    redis.pcall('zrem', queue, waiter)
-end
+local placeless = leaves and redis.pcall('zrem', queue, waiter) == 0
 
 -- The owner is the only field: without it the key is gone.
 local code = redis.pcall('hdel', lock, owner)
@@ -81,14 +79,18 @@ if code == 0 then
             redis.call('zrem', readers, ended)
         end
         local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
+        if placeless and code == 0 and reading and reading > 0 then
+            reading = reading - 1 -- it was invited, and does not come
+            redis.call('hset', lock, READERS, reading)
+        end
         if reading and last then
             redis.call('pexpire', lock, last - now_ms)
             redis.call('pexpire', readers, last - now_ms)
-        elseif reading and reading > 0 then
+        elseif reading and reading > 0 and code == 1 then
             -- Invited readers have not come yet. Once: otherwise a stopped one would keep the writers out.
             redis.call('hset', lock, READERS, '0')
             redis.call('pexpire', lock, claim_ms)
-        elseif reading then
+        elseif reading == 0 then
             redis.call('del', lock)
             entry, reading, freed = nil, false, true
         end
@@ -97,7 +99,7 @@ if code == 0 then
         return {1, owner, 0, 0, 0}
     end
     if entry and not (reading and leaves and channel ~= '' and not next_waiter) then
-        return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock), 0}
+        return {-1, entry[1], reading or tonumber(entry[2]), redis.call('pttl', lock), 0}
     end
     if code == 0 and not reading and not freed and owner ~= '' then
         return {0, '', 0, -2, 0}

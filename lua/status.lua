@@ -27,7 +27,9 @@ end
 -- Without it the client would believe `free` from a master that was flushed while the client was idle.
 local note = note_key and redis.pcall('get', note_key) or ''
 note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
-if fields ~= 0 and fields ~= 1 then
+local entry = fields == 1 and redis.call('hgetall', lock)
+local held = entry and tonumber(entry[2])
+if fields ~= 0 and not held then
     return {-2, '', 0, -1, 0, {}, note}
 end
 
@@ -38,11 +40,6 @@ if type(length) == 'table' or waiters.err then
 end
 if fields == 0 then
     return {0, '', 0, -2, length, waiters, note}
-end
-local entry = redis.call('hgetall', lock)
-local held = tonumber(entry[2])
-if not held then
-    return {-2, '', 0, -1, 0, {}, note}
 end
 if readers and entry[1] == 'readers:00000000000000000000000000000000' then
     local found = redis.call('zrange', readers, 0, -1, 'withscores')

@@ -21,30 +21,31 @@ local fields = redis.pcall('hlen', lock)
 if type(fields) == 'table' and not string.find(fields.err, 'WRONGTYPE', 1, true) then
     return fields
 end
-if fields ~= 0 and fields ~= 1 then
+local entry = fields == 1 and redis.call('hgetall', lock)
+if fields ~= 0 and not (entry and tonumber(entry[2])) then
     return {-2, '', 0, -1, 0}
 end
 
+local READERS = 'readers:00000000000000000000000000000000'
 local code, holder, held, ttl_ms = 0, '', 0, -2
-if fields == 1 then
-    local entry = redis.call('hgetall', lock)
+if entry then
     code, holder, held, ttl_ms = 1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
-    if not held then
-        return {-2, '', 0, -1, 0}
-    end
 end
 for i = 1, math.floor((#ARGV - 1) / 2) do
     local waiter, ticket = ARGV[2 * i], ARGV[2 * i + 1]
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
         -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
-        if type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table' then
-            if type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
-                redis.pcall('zrem', queue, waiter)
-            end
+        local added = redis.pcall('zadd', queue, ticket, waiter)
+        if added == 1 and held > 0 and holder == READERS and string.find(waiter, '+shared:', 1, true) then
+            held = held - 1 -- it was invited, and is in the queue again
+            redis.pcall('hset', lock, READERS, held)
+        end
+        if type(added) ~= 'table' and type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
+            redis.pcall('zrem', queue, waiter)
         end
     end
 end
-if channel and holder == 'readers:00000000000000000000000000000000' then
+if channel and holder == READERS then
     local first = redis.pcall('zrange', queue, 0, 0)[1]
     local joins = first and string.find(first, '+shared:', 1, true)
     -- An exclusive waiter in front that is dead: otherwise these readers would wait until all others end.

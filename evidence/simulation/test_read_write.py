@@ -12,24 +12,18 @@ import pytest
 
 from rlock.rules.keys import READERS, readers
 from rlock.rules.options import LockOptions
-from rlock.rules.timing import CLAIM_S
 from rlock.testing.memory.masters import Master
 from tests.seeds import first_seed
 
 from .client import Client
 from .play import Outcome, Play
-from .schedules import Schedule, drawn
+from .schedules import drawn
 
 BLOCKS, SEEDS = 4, 40
 
 
 class ReadWrite(Play):
     """Most owners are readers."""
-
-    def __init__(self, schedule: Schedule, **how: Any) -> None:
-        super().__init__(schedule, **how)
-        # A reader that was invited and does not come keeps writers out for as long as a claim.
-        self.oracles.prompt_s += CLAIM_S
 
     def options(
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True

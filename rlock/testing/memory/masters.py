@@ -125,6 +125,7 @@ class Master(Readers):
         lock, queue, fence, readers = (*keys[:3], keys[5] if len(keys) > 5 else "")
         if ban_ms != "":
             self.write(keys[4], owner, ban_ms)
+        placeless = waiter != "" and waiter not in dict(self.line(queue))
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -143,12 +144,14 @@ class Master(Readers):
         if not held and readers and next_waiter == "":
             code = self._remove_reader(readers, owner)
             self._drop_ended(readers)
+            if reading and code == 0 and placeless:
+                found = self._came(lock, found)
             if reading and not self._expire_readers(lock, readers):
-                if found is not None and found[1]:
-                    self._give(lock, READERS, claim_ms, "0")
-                else:
+                if found is None or not found[1]:
                     del self.keys[lock]
                     found, reading, freed = None, False, True
+                elif code == 1:
+                    self._give(lock, READERS, claim_ms, "0")
         if reading and code == 1:
             return [1, owner.encode(), 0, 0, 0]
         if found is not None and not (reading and waiter != "" and channel != "" and next_waiter == ""):
@@ -354,6 +357,8 @@ class Master(Readers):
             return [*_NOT_A_LOCK, 0]
         for waiter, ticket in zip(places[::2], places[1::2], strict=True):
             if found is None or not waiter.startswith(f"{found[0]}|"):
+                if is_shared(waiter) and waiter not in dict(self.line(queue)):
+                    found = self._came(lock, found)
                 self._zadd(queue, float(ticket), waiter)
                 self._pexpire(queue, queue_ms)
         if found is None or (channel and found[0] == READERS and self._joins(queue, channel)):

@@ -72,6 +72,13 @@ class Readers(Keyspace):
         self._expire_readers(lock, readers)
         self._zrem(queue, waiter)
 
+    def _came(self, lock: str, found: tuple[str, int] | None) -> tuple[str, int] | None:
+        """One reader less that was invited and has not come: it has left, or is in the queue again."""
+        if found is None or found[0] != READERS or not found[1]:
+            return found
+        self._set(lock, READERS, str(found[1] - 1))
+        return READERS, found[1] - 1
+
     def _invite(self, queue: str, channel: str, owner: str, left: int) -> tuple[int, int]:
         """Invite the readers at the head of the queue: how many hear it, and how many more may be passed."""
         invited = 0

@@ -1,0 +1,94 @@
+"""Readers that were invited, and end their wait or stand in the queue again: no writer waits for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlock.rules import commands
+from rlock.rules.command_templates import Command
+from rlock.rules.keys import OWN, READERS
+from rlock.rules.tickets import Place
+
+from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, THEIRS, TICKET, Box, Ears
+
+READER = "anna+shared:"
+#: A reader's place; the token with which it asks is another one.
+PLACES = [Place(LOCK, "", "s1", LEASE_MS, fair=True) for _ in range(3)]
+for number, each in enumerate(PLACES):
+    each.owner = f"{READER}{number}"
+    each.waiter, each.ticket, each.drawn = f"{each.owner}|s1", TICKET + number, True
+
+
+def run(box: Box, command: Command) -> Any:
+    return box.client.execute_command(*command.by_source())
+
+
+def join(box: Box, place: Place) -> Any:
+    return run(box, commands.acquire(LOCK, f"{READER}9{place.ticket}", LEASE_MS, place=place))
+
+
+def end(box: Box, place: Place) -> None:
+    run(box, commands.free(OWN, LOCK, f"{READER}9{place.ticket}", place.waiter))
+
+
+def leave(box: Box, place: Place) -> None:
+    run(box, commands.leave_queue(OWN, LOCK, place.waiter))
+
+
+@pytest.fixture
+def invited(box: Box, ears: Ears) -> Box:
+    """A writer has ended; nobody of the three that it kept waiting has come yet."""
+    box.acquire(MINE)
+    for place in PLACES:
+        assert join(box, place)[0] == -1
+    ears.listen(PLACES[0].waiter)
+    box.hand_on(MINE)
+    assert box.content() == ("hash", {READERS: "3"})
+    return box
+
+
+def test_an_invited_reader_that_gives_up_keeps_no_writer_out(invited: Box) -> None:
+    for place in PLACES[:2]:
+        assert join(invited, place)[0] == 1
+    leave(invited, PLACES[2])
+    for place in PLACES[:2]:
+        end(invited, place)
+    assert invited.content() is None
+
+
+def test_when_all_who_were_invited_have_given_up_the_lock_is_free(invited: Box) -> None:
+    for place in PLACES:
+        leave(invited, place)
+    assert invited.content() is None
+
+
+def test_an_invited_reader_whose_place_is_put_back_keeps_no_writer_out(invited: Box) -> None:
+    run(invited, commands.wait(*PLACES[:2]))
+    for place in PLACES:
+        assert join(invited, place)[0] == 1
+    for place in PLACES:
+        end(invited, place)
+    assert invited.content() is None
+
+
+def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> None:
+    for place in PLACES[:2]:
+        leave(invited, place)
+    invited.client.pexpire(LOCK, CLAIM_MS // 4)
+    invited.enqueue("writer:1|s1")
+    late = Place(LOCK, "", "s1", LEASE_MS, fair=True)
+    late.owner, late.waiter = f"{READER}7", f"{READER}7|s1"
+    for _ in range(3):
+        run(invited, commands.acquire(LOCK, f"{READER}8", LEASE_MS, place=late))
+        leave(invited, late)
+        assert invited.pttl() <= CLAIM_MS // 4
+
+
+def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box) -> None:
+    assert join(invited, PLACES[0])[0] == 1
+    end(invited, PLACES[0])
+    assert invited.content() == ("hash", {READERS: "0"})
+    assert invited.pttl() <= CLAIM_MS
+    assert invited.acquire(THEIRS)[0] == -1
