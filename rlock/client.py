@@ -90,7 +90,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     def adopt(self, handle: str, **options: Any) -> RLock:
         """The lock of a handle, held by the calling thread: with the count and the fencing token that it had.
 
-        Of several callers with one handle one gets it. One round trip.
+        Of several callers with one handle one gets it. Two round trips.
 
         :param handle: the text that `RLock.detach` has returned, in any process.
         :param options: those of `lock`.

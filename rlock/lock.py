@@ -99,7 +99,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
 
         Nobody renews it until then. All nested acquires go with it. Not within ``with lock``, which would
         release it at the end. The errors below leave no hold, and free the lock on all masters that can be
-        reached: another one may keep it for ``ttl``.
+        reached: another one may keep it for ``ttl``. Two round trips.
 
         :param ttl: seconds for which the masters keep the lock, at most ``max_ttl``; the lock's own ttl.
         :raises NotHeldError: the calling thread does not hold the lock.

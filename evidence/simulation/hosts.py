@@ -291,7 +291,7 @@ class Host(Process):
         words = command.by_sha()
         # With the key for a ban of this owner.
         if command.script is scripts.RELEASE and words[2] in "56" and words[7].endswith(words[-1]):
-            # Who evicts the field of all readers may not have seen the last one of them.
+            # The field of all readers: the client that evicts it may not have seen the last reader.
             gone = self.master.line(readers(words[3])) if words[-1] == READERS else [(words[-1], 0.0)]
             for owner, _ in gone:
                 world.referee.evict(owner)

@@ -63,7 +63,8 @@ class Engine(Port):
         runtime: Runtime,
         groups: Mapping[int, int] | None = None,
     ) -> None:
-        self.pid, self.clock = os.getpid(), clock
+        self.pid = os.getpid()
+        self.clock = clock
         guard = Guard(len(masters), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
@@ -334,8 +335,7 @@ class Engine(Port):
             )
             if holding or token in self.notifications.left:
                 return
-        command = commands.leave_queue(self.context.wire, name, waiter)
-        self.masters.send(command, resend_for=CLAIM_S)
+        self.masters.send(commands.leave_queue(self.context.wire, name, waiter), resend_for=CLAIM_S)
 
     def _close_gen(self) -> WaitGenerator[None]:
         return close(self.holds, self.masters, self.notifications, self.watchdog)

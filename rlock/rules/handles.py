@@ -42,8 +42,8 @@ class Handle(NamedTuple):
                 raise ValueError
         except (AttributeError, TypeError, ValueError):
             raise OptionsError(
-                f"{text!r:.80} is no handle of this version: pass on the whole text that detach() or "
-                f"`rlock acquire` has returned"
+                "the text is no handle of this version: pass on the whole text that detach() or "
+                "`rlock acquire` has returned"
             ) from None
         if len(handle.fleet) != masters:
             raise OptionsError(

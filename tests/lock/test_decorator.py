@@ -234,7 +234,7 @@ def name_of(template: Any, function: Callable[..., Any], *args: Any, **kwargs: A
 
 
 decorate: Any = locked
-#: What is refused before anybody is asked, most of it at decoration, and what is told.
+#: Options that are refused before a master is asked, most of them at decoration, and the error's words.
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "x", blocking=False, timeout=5), "no timeout with blocking=False"),
     (lambda: decorate(CLIENT, "x", timeout=-2), "timeout=-2.*give seconds, or -1"),
