@@ -14,6 +14,7 @@ from rlock.procedures import acquire, attempt, fencing
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master, Reply
+from rlock.testing.memory.readers import Readers
 
 from .registry import bug
 from .rules import model
@@ -118,3 +119,10 @@ def evicted_reads_on(stack: ExitStack) -> None:
         genuine(self, writer)
 
     stack.enter_context(patch.object(Watchdog, "read_on", read_on))
+
+
+@bug("invitations of those who left", "4.4")
+def never_came(stack: ExitStack) -> None:
+    """A reader that was invited and gave up still counted. The last one that had come left the lock taken for
+    the claim second, and writers waited for nobody."""
+    stack.enter_context(patch.object(Readers, "_came", lambda _self, _lock, found: found))
