@@ -19,8 +19,7 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.options import ClientOptions
 from ..rules.timing import LINGER_S
-from .connection import Endpoint
-from .connections import Connections
+from .connections import Connections, Endpoint
 from .runtime import Runtime, run
 from .watchdog import Watchdog
 

@@ -21,8 +21,7 @@ from ..clock import Clock
 from ..procedures.port import WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
 from ..rules.options import ClientOptions
-from .connection import Endpoint
-from .connections import Connections
+from .connections import Connections, Endpoint
 from .greenlets import hub_thread
 from .runtime import Runtime, run
 from .watchdog import Watchdog
