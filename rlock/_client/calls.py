@@ -196,32 +196,30 @@ class Calls(Pipeline[L], Masters):
         return servers if targets is None else [servers[i] for i in targets]
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
-        """Send a call again before it fails for want of a quorum, on new connections or after a handshake."""
+        """Send a call again before it fails for want of a quorum, on new connections or after a handshake.
+
+        Only to the masters that gave no vote. Validity still counts from the first time.
+        """
+        request, ballot = call.request, call.ballot
         for _ in range(RESENDS):
-            faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
-            if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
+            faults = [vote.fault for vote in ballot.votes.values() if vote.fault is not None]
+            if ballot.answered >= ballot.quorum or not any(each.kind in RESENT for each in faults):
                 return
-            yield from self.connect(call.request.timeout, to_all=True)
-            self._resend(call)
+            yield from self.connect(request.timeout, to_all=True)
+            with self._mutex:
+                self._check()
+                now = self._clock()
+                call.deadline = now + request.timeout
+                call.over = False
+                pending = PendingReply(call, request.command, now, now + request.resend_for)
+                for server in self._targets(call.unanswered()):
+                    at = server.connection
+                    # A master that still owes the first reply would run the command twice.
+                    if at is not None and all(other.call is not call for other in at.undecided):
+                        ballot.recall(server.index)
+                        self._post(server, pending, request.command.packed)
             yield from self._finish(call)
             self._judge_again(call)
-
-    def _resend(self, call: PendingCall) -> None:
-        """Send a call again to the masters that gave no vote. Validity still counts from the first time."""
-        request = call.request
-        packed = request.command.packed
-        with self._mutex:
-            self._check()
-            now = self._clock()
-            call.deadline = now + request.timeout
-            call.over = False
-            pending = PendingReply(call, request.command, now, now + request.resend_for)
-            for server in self._targets(call.unanswered()):
-                connection = server.connection
-                # A master that still owes the first reply would run the command twice.
-                if connection is not None and all(other.call is not call for other in connection.undecided):
-                    call.ballot.recall(server.index)
-                    self._post(server, pending, packed)
 
     def _judge_again(self, call: PendingCall) -> None:
         """Filter the votes again if a longer lease became known: see `_filter_again`."""

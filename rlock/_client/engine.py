@@ -138,7 +138,7 @@ class Engine(Port):
         queue, until = self._local_queue, contender.until
         if queue.join(contender):
             return True
-        return (yield from queue.wait(contender, until - contender.report.began_at))
+        return (yield from queue.wait(contender, until - contender.began_at))
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -185,12 +185,12 @@ class Engine(Port):
         return self.holds.find(contender.key, contender.options.hold_name) is not None
 
     def wants_queue_length(self, contender: Contender) -> bool:
-        return observed() and not contender.report.queued
+        return observed() and not contender.told_queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
         event = Queued(contender.name, length)
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
-        contender.report.queued = True
+        contender.told_queued = True
         emit(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
@@ -211,7 +211,7 @@ class Engine(Port):
             hold = self.holds.find(contender.key, contender.options.hold_name)
             if hold is not None and hold.owner in contender.owners:
                 hold.keep_no_longer()  # nobody has had it
-                if not contender.report.ended:
+                if not contender.told_end:
                     # Its acquire was not emitted: otherwise an end would be, without a begin.
                     hold.report.pending_events, hold.report.end_reported = None, True
                 self.holds.give_up(hold)

@@ -7,9 +7,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
-from ..events import PendingEvents, UnknownMessage
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
 from ..rules.keys import HandOff, Wire
@@ -93,20 +91,6 @@ class Inbox:
         self.deadline = math.inf
         self.reason = max(self.reason, reason)
         self.parker.wake()
-
-
-class UnknownMessages:
-    """The messages that no client of rlock sends: each is counted, the first of its kind is logged."""
-
-    def __init__(self, pending_events: PendingEvents) -> None:
-        self._pending_events = pending_events
-        self._logged: set[str] = set()
-
-    def ignore(self, endpoint: Any, lock: str, kind: str, message: Any) -> None:
-        """Count a message; its sender may be any program."""
-        start, news = repr(message[:60] if type(message) is bytes else message), kind not in self._logged
-        self._logged.add(kind)
-        self._pending_events.add(UnknownMessage(endpoint.label, lock, kind, start, news))
 
 
 class Subscription:

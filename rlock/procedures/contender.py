@@ -73,15 +73,6 @@ class Findings:
             self.contended = self.contended or ballot.foreign_holder(voters_only=True) is not None
 
 
-@dataclass(slots=True)
-class Report:
-    """The events of one acquire that were emitted: each one once, also if Ctrl-C comes between two lines."""
-
-    began_at: float
-    queued: bool = False
-    ended: bool = False
-
-
 class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
 
@@ -110,7 +101,9 @@ class Contender:
         #: The writer's hold of the same owner, whose reader it asks for.
         self.writer = writer
         self.findings = Findings()
-        self.report = Report(began_at)
+        self.began_at = began_at
+        #: Its events that were emitted: each one once, also if Ctrl-C comes between two lines.
+        self.told_queued = self.told_end = False
 
     @property
     def name(self) -> str:
