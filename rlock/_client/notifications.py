@@ -115,12 +115,8 @@ class Subscription:
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}
 
     @property
-    def contenders(self) -> list[Contender]:
-        return [found for ref in list(self._contenders.values()) if (found := ref()) is not None]
-
-    @property
     def inboxes(self) -> list[Inbox]:
-        return [contender.inbox for contender in self.contenders]
+        return [found.inbox for ref in list(self._contenders.values()) if (found := ref()) is not None]
 
     def drawn(self) -> Iterator[tuple[Contender, Place]]:
         for ref in self._contenders.values():

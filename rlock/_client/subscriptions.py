@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
@@ -24,7 +24,7 @@ from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
-from .connection import Connection, MasterConnection, Traffic
+from .connection import L, MasterConnection, Traffic
 from .connections import Connections, broken
 from .notifications import Inbox, SubscribeReplies, Subscription
 from .runtime import Runtime
@@ -33,8 +33,6 @@ from .runtime import Runtime
 LOOK_S = 0.5
 #: After so many looks all masters have to confirm: a firewall may have forgotten a quiet connection.
 PROBE_LOOKS = 10
-
-L = TypeVar("L", bound=Connection)
 
 
 class Subscriptions(Notifications, Traffic[L]):
