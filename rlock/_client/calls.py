@@ -228,11 +228,6 @@ class Calls(Pipeline[L], Masters):
         if self._connections.closed or (closer is not None and closer != self._runtime.caller()):
             raise RLockError("the client is closed")
 
-    @property
-    def is_new(self) -> bool:
-        """Whether no call has waited for connections yet, so the masters' clocks are not known."""
-        return self._connections.is_new
-
     def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""
         if self._mutex._is_owned():

@@ -153,7 +153,7 @@ class Engine(Port):
                     self.watchdog.ensure_running()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
-        if self.masters.is_new:
+        if self.masters._connections.is_new:  # the masters' clocks are not known
             yield from self.masters.connect()
         self.under_way.acquiring[id(contender.owners)] = (options, contender.owners)
 

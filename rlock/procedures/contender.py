@@ -85,7 +85,10 @@ class Contender:
         writer: Hold | None = None,
     ) -> None:
         self.key = key
+        self.name = options.name
         self.options = options
+        #: The `<client>` of its owner tokens.
+        self.label = key.label + SHARED if options.shared else key.label
         self.until = until
         self.stage = Stage.NEW
         #: Owner tokens that may have votes, or a place.
@@ -104,15 +107,6 @@ class Contender:
         self.began_at = began_at
         #: Its events that were emitted: each one once, also if Ctrl-C comes between two lines.
         self.told_queued = self.told_end = False
-
-    @property
-    def name(self) -> str:
-        return self.options.name
-
-    @property
-    def label(self) -> str:
-        """The `<client>` of its owner tokens."""
-        return self.key.label + SHARED if self.options.shared else self.key.label
 
     @property
     def verdict(self) -> Verdict:
