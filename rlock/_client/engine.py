@@ -27,7 +27,7 @@ from ..model import LeaseState
 from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
-from ..procedures.release import Outcome, Released, release
+from ..procedures.release import Released, release
 from ..procedures.transfer import detach
 from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
@@ -250,7 +250,7 @@ class Engine(Port):
                 self.holds.report_given_up(hold)
             raise
 
-    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Outcome | None]:
+    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:
         """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
         releasing, hold_count, within = self.under_way.releasing, -1, hold.writer is not None
         try:
@@ -276,7 +276,7 @@ class Engine(Port):
                 self.watchdog.report_loss(hold, reason)
                 raise LeaseLostError(hold.name, reason)
             if hold_count == 0 and within:
-                return Outcome(Released.DONE, handed_over=False)
+                return Released.DONE
             return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
@@ -301,18 +301,18 @@ class Engine(Port):
             # In another thread: this one has to return before the masters can be told.
             self.runtime.later(partial(self._release_late, hold))
 
-    def _report_release(self, hold: Hold, began: float, outcome: Outcome) -> None:
-        if outcome.released is Released.NOT_OURS and not self.holds.closed:
+    def _report_release(self, hold: Hold, began: float, outcome: Released) -> None:
+        if outcome is Released.NOT_OURS and not self.holds.closed:
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
-        if outcome.released is Released.UNSURE and not self.holds.closed:
+        if outcome is Released.UNSURE and not self.holds.closed:
             unsure = KeepUnsure if (rest := hold.rest(began)) else ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
-            done, handed = outcome.released is Released.DONE, outcome.handed_over
+            done, handed = outcome in (Released.DONE, Released.HANDED), outcome is Released.HANDED
             self.holds.report_released(hold, began, confirmed=done, handed=handed)
 
-    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Released]:
         return release(self, hold) if handle is None else detach(self, hold, handle)
 
     def _release_late(self, hold: Hold) -> None:
