@@ -259,7 +259,7 @@ class Engine(Port):
                 # The masters may have confirmed the lease while this process did not run.
                 yield from self.masters.collect([confirmation.ballot], began)
             with self.holds.mutex:
-                lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
+                lost = hold.lease.update(began) is LeaseState.LOST
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
                 hold.count = hold_count = 0 if handle else hold.count - 1  # no call since the question
@@ -273,8 +273,8 @@ class Engine(Port):
                             self.notifications.left.append(token_of(hold.waiter))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
-                self.watchdog.report_loss(hold, reason)
-                raise LeaseLostError(hold.name, reason)
+                self.watchdog.report_loss(hold, hold.reason)
+                raise LeaseLostError(hold.name, hold.reason)
             if hold_count == 0 and within:
                 return Released.DONE
             return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
