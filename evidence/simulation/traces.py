@@ -38,6 +38,8 @@ def leases(command: Command) -> list[tuple[str, str]]:
     keys, words = taken_apart(command)
     if command.script is scripts.RENEW:
         return list(zip(keys[:-1], words[1::2], strict=True))
+    if command.script is scripts.READERS:
+        return list(zip(keys[:-1:4], words[3::2], strict=True))
     return list(zip(keys[:-1:3], words[2::3], strict=True))
 
 

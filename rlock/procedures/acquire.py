@@ -97,7 +97,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
 
 def _read_within(port: Port, contender: Contender, writer: Hold) -> bool:
     """Make a reader's hold of the writer's. The masters learn of it when the writer is released."""
-    owner = port.context.new_owner(contender.label)
+    owner = f"{contender.label}:{writer.owner.rpartition(':')[2]}"  # an eviction of the writer bans both
     contender.owners.append(owner)
     return port.admit(contender, Grant(owner, writer.acquired_at, token=writer.token))
 
