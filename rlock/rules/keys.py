@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 #: The characters that a host's or thread's name may not bring into an owner token.
@@ -40,22 +40,15 @@ def own_key(name: str, what: str) -> str:
     return f"rlock:{{{name}}}:{what}"
 
 
-def queue(name: str) -> str:
-    return own_key(name, "queue")
-
-
-def fence(name: str) -> str:
-    return own_key(name, "fence")
+#: The keys of a lock beside its hash. `readers`: the owners that share it, by the end of their leases there.
+queue = partial(own_key, what="queue")
+fence = partial(own_key, what="fence")
+readers = partial(own_key, what="readers")
 
 
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
     return own_key(name, f"evicted:{owner.replace(SHARED, '')}")
-
-
-def readers(name: str) -> str:
-    """The readers that hold a lock, by the end of their leases on this master."""
-    return own_key(name, "readers")
 
 
 def is_shared(owner: str) -> bool:
