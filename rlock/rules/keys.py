@@ -32,7 +32,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
 @lru_cache(maxsize=1024)
-def own_key(name: str, what: str) -> str:
+def own_key(what: str, name: str) -> str:
     """A key or channel of a lock. The name is the hash tag: a Cluster keeps all keys of a lock together."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
@@ -41,9 +41,9 @@ def own_key(name: str, what: str) -> str:
 
 
 #: The keys of a lock beside its hash. `readers`: the owners that share it, by the end of their leases there.
-queue = partial(own_key, what="queue")
-fence = partial(own_key, what="fence")
-readers = partial(own_key, what="readers")
+queue = partial(own_key, "queue")
+fence = partial(own_key, "fence")
+readers = partial(own_key, "readers")
 
 
 def evicted(name: str, owner: str) -> str:
@@ -151,7 +151,7 @@ class Wire(NamedTuple):
     def channel(self, name: str) -> str:
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
-        return own_key(name, "released")
+        return own_key("released", name)
 
     def announces(self, message: Any) -> bool:
         if type(message) is not bytes or len(message) > MAX_TOKEN_BYTES:
