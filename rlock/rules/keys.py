@@ -48,7 +48,7 @@ readers = partial(own_key, "readers")
 
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
-    return own_key(name, f"evicted:{owner.replace(SHARED, '')}")
+    return own_key(f"evicted:{owner.replace(SHARED, '')}", name)
 
 
 def is_shared(owner: str) -> bool:
