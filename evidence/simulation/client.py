@@ -15,7 +15,7 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
 from rlock.procedures.port import WaitGenerator
-from rlock.procedures.release import Outcome, Released
+from rlock.procedures.release import Released
 from rlock.rules.handles import Handle
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import hold_name
@@ -184,15 +184,15 @@ class Client(Process, Engine):
         yield from super().prepare(contender)
         yield from self.kept_waiting()
 
-    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Released]:
         yield from self.kept_waiting()
         began, rest = self.events.now, 0.0 if handle else hold.rest(self.clock())
         if rest:
             self.world.referee.kept[hold.owner] = (hold.name, began + rest)
         outcome = yield from super()._give_up(hold, handle)
-        if outcome.released is Released.DONE and rest:
+        if outcome is Released.DONE and rest:
             self.world.referee.keep(hold, began + rest - drift(rest))
-        elif outcome.released is Released.DONE:
+        elif outcome in (Released.DONE, Released.HANDED):
             self.world.referee.confirm(hold)
         return outcome
 

@@ -116,7 +116,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         timeout = _time_for(until - clock(), options)
         grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
         if grant is not None:
-            return grant._replace(handed=wake is Wake.HANDED)
+            return grant._replace(handed=True) if wake is Wake.HANDED else grant
         if findings.holder is not None and port.owns(contender):
             return None  # otherwise it would wait for its own release
         ballot, now = findings.ballot, clock()
