@@ -48,6 +48,7 @@ class HoldTable:
         self.closer: object = None  # the thread or task that closes the client now
         #: The client, or None after it was collected.
         self.client: Callable[[], object] = lambda: self
+        self.read_on: Callable[[Hold], object] = lambda _: None  # the watchdog's
         #: As all mutexes of a client: a handler or finalizer may enter it again (`Engine.interrupted`).
         self.mutex: Any = threading.RLock()
         self._masters = masters
@@ -165,6 +166,7 @@ class HoldTable:
             hold.lease.on(LeaseEvent.RELEASE)
         end(self._masters, hold)
         self.under_way.releasing.pop(hold.owner, None)
+        self.read_on(hold)
         self.report_given_up(hold)
 
     def report_acquired(self, hold: Hold, grant: Grant, contender: Contender) -> None:

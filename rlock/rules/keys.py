@@ -24,6 +24,8 @@ MAX_TOKEN = 8 * 10**15
 MAX_TOKEN_BYTES = 512
 #: The end of `<client>` in the owner tokens and places of readers. No host and no thread can bring the plus.
 SHARED = "+shared"
+#: So much of a uuid is that of a writer, and of all readers that its owner becomes.
+BANNED = 20
 #: The one field of a lock that readers hold, see `lua/acquire.lua`.
 READERS = f"readers:{'0' * 32}"
 #: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
@@ -48,7 +50,8 @@ readers = partial(own_key, "readers")
 
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
-    return own_key(f"evicted:{owner.replace(SHARED, '')}", name)
+    client, _, uuid = owner.replace(SHARED, "").rpartition(":")
+    return own_key(f"evicted:{client}:{uuid[:BANNED]}", name)
 
 
 def is_shared(owner: str) -> bool:
