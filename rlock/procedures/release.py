@@ -33,6 +33,7 @@ class Released(enum.Enum):
 class Outcome(NamedTuple):
     released: Released
     handed_over: bool  # a waiter of this process has the lock
+    mark: int = 0  # of the handle that has it
 
 
 def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:

@@ -1,9 +1,9 @@
 """Transfer: a hold changes hands. `detach` gives its lease to a handle, `adopt` takes it from there.
 
 A handle has an owner token of its own, so no late command of the old holder touches its lease. The adopter
-puts its own token in that place on a quorum. It keeps the fencing token: a master that gave a greater one
-since has no vote, and each later holder got one from a quorum, so nobody had the lock in between.
-`evidence/spec/Detach.tla` shows that each condition is needed.
+puts its own token in that place on a quorum. It keeps the fencing token: each later holder gets a greater
+one than the handle's mark from a quorum, and a master that gave such a token has no vote. So nobody had the
+lock in between. `evidence/spec/Detach.tla` shows that each condition is needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
-from ..rules.handles import Handle, checksum
+from ..rules.handles import NOT_KNOWN, Handle, fingerprint
 from ..rules.holds import Hold
 from ..rules.lease import LockVotes
 from ..rules.options import LockOptions
@@ -26,12 +26,13 @@ from .release import Outcome, Released
 
 
 def fleet(context: ClientContext) -> list[str]:
-    return [found and checksum(found) for found in map(context.guard.run_id, range(len(context.masters)))]
+    return [fingerprint(context.guard.run_id(i)) for i in range(len(context.masters))]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
-    made = hold.name, context.new_owner(hold.owner_key.label), hold.token, hold.count
-    return Handle(*made, lease_ms(ttl), fleet(context))
+    process = hold.owner_key.label.rpartition("/")[0]  # without the thread: a handle has to be short
+    owner = context.new_owner(f"{process}/handle")
+    return Handle(hold.name, owner, hold.token, hold.token, hold.count, lease_ms(ttl), fleet(context))
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
@@ -44,15 +45,32 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
     denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
     if denied >= context.quorum:
         return Outcome(Released.NOT_OURS, handed_over=False)
-    if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
+    given = [vote.token for vote in votes if vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0)]
+    if len(given) >= context.quorum:
+        if max(given) > handle.mark:
+            handle = yield from mark(masters, hold, handle, max(given) + 1)
         # Only now: a detach that fails must keep nobody out for longer than its hold.
         entry = hold.name, handle.owner, handle.hold_count, hold.token
         prolonged = commands.renew(handle.lease_ms, [entry], guarded=context.guard.on)
         ballot = yield from masters.call(Request(prolonged, timeout, Settle.WON_OR_ALL))
         codes = [code for _, code, _ in LockVotes(ballot, 0).answers()]
         if codes.count(Code.YES) >= context.quorum:
-            return Outcome(Released.DONE, handed_over=False)
+            return Outcome(Released.DONE, handed_over=False, mark=handle.mark)
     raise unreachable(context, hold.name, ballot)
+
+
+def mark(masters: Masters, hold: Hold, handle: Handle, token: int) -> WaitGenerator[Handle]:
+    """Store a mark of the handle's own. Otherwise masters that gave greater tokens before would have no vote.
+
+    Such a token was given to an acquire that failed, or to this one after another master gave a lower one.
+    """
+    command = commands.fence(handle.name, handle.owner, token)
+    ballot = yield from masters.call(Request(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL))
+    votes = list(ballot.votes.values())
+    # A young master counts: it keeps what it stores from now on.
+    stored = sum(vote.code == (Code.FAULT if vote.guarded else Code.YES) for vote in votes)
+    in_time = masters.context.clock() < hold.lease.valid_until  # so nobody had the lock before the mark
+    return handle._replace(mark=token) if in_time and stored >= ballot.quorum else handle
 
 
 def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[None]:
@@ -122,7 +140,7 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
         return None
     elif passed:
         reason = "masters gave a greater fencing token since: another owner may have had the lock in between"
-    elif {*fleet(context)} & {*handle.fleet, ""}:
+    elif {*fleet(context)} & {*handle.fleet, NOT_KNOWN}:
         lease = f"{handle.lease_ms / 1000:g} s"
         reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"
     else:
