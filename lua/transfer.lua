@@ -13,10 +13,11 @@
 -- ARGV[6] owner     text   `<client>:<uuid>`, the other one
 --
 -- Reply: {code, holder, count, ttl_ms, 0, 0, token, note, 0}, as of acquire.lua
---    1  the owner has the lease; token is the last one that was given here
+--    1  the owner has the lease
 --    0  absent: it grants nothing, because another owner may have had the lock in between
 --   -1  someone else's; holder, count and ttl_ms are theirs. Or `present` is the holder, and this master gave
 --       a greater fencing token since
+--       Both: token is the last one that was given here
 --   -2  a hash that no lock wrote
 --
 -- Second delivery: finds the owner, and gives the same lease again, counted from its own arrival.
@@ -49,7 +50,7 @@ if entry[1] == present then
     stands = mark == '' or last <= mark + 0
 end
 if not stands then
-    return {-1, entry[1], tonumber(entry[2]), ttl_ms, 0, 0, 0, note, 0}
+    return {-1, entry[1], tonumber(entry[2]), ttl_ms, 0, 0, last, note, 0}
 end
 -- First: a server at maxmemory lets a script store something only after another write.
 ttl_ms = math.max(lease_ms == '0' and ttl_ms or lease_ms + 0, 1)

@@ -13,6 +13,7 @@ from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.handles import NOT_KNOWN, Handle, fingerprint
 from ..rules.holds import Hold
+from ..rules.keys import READERS
 from ..rules.lease import LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
@@ -98,9 +99,10 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
             return
         contender.owners.remove(owner)
         contender.findings.note(verdict, ballot)
-        if lost or verdict is not Verdict.SPLIT or contender.findings.settling >= SETTLE_TRIES:
+        unsettled = verdict in (Verdict.SPLIT, Verdict.HELD)  # several adopters, and none is certain
+        if lost or not unsettled or contender.findings.settling >= SETTLE_TRIES:
             raise lost or no_quorum(context, options, verdict, ballot)
-        yield from pause(port, contender)  # several adopters, and none has a quorum
+        yield from pause(port, contender)
 
 
 def take(
@@ -108,10 +110,12 @@ def take(
 ) -> WaitGenerator[tuple[Grant | None, Verdict, Ballot]]:
     """Take the lease for ``owner``, or prolong it if that is the handle's own. Two round trips.
 
-    The first one leaves the rest of the lease: otherwise an adopt that fails would change its length.
+    The first one leaves the rest of the lease: otherwise an adopt that fails would change its length. And it
+    sets the hold count 0: otherwise another adopter would take one that gives it back for the winner.
     """
     context, lease = masters.context, options.lease
-    command = commands.transfer(handle, handle.owner, owner, checked=True, guarded=context.guard.on)
+    begun = handle._replace(hold_count=0)
+    command = commands.transfer(begun, handle.owner, owner, checked=True, guarded=context.guard.on)
     # A master that is not connected now would otherwise keep the handle's lease to its end.
     request = Request(command, lease.request_timeout, Settle.WON_OR_ALL, resend_for=handle.lease_ms / 1000)
     ballot = yield from masters.call(request)
@@ -135,6 +139,9 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
     absent = sum(vote.code == Code.ABSENT for vote in votes)
     passed = sum(vote.code == Code.FOREIGN and vote.holder == handle.owner for vote in votes)
     if other not in (None, handle.owner):
+        named = [vote for vote in votes if vote.holder == other]
+        if other != READERS and not any(vote.hold_count or vote.token > handle.mark for vote in named):
+            return None  # it has begun to adopt it, and may give it back
         reason = f"{other} has the lock: it adopted the handle before, or acquired it after the lease"
     elif absent + passed <= ballot.masters - ballot.quorum:
         return None

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 import rlock
+from rlock.procedures import transfer
 from rlock.procedures.port import Request
 from rlock.procedures.transfer import handle_of, mark
 from rlock.rules import commands
@@ -303,7 +304,7 @@ def test_a_master_that_gave_a_greater_token_since_has_no_vote(
     lock = client.lock("x")
     lock.acquire()
     handle = Handle.parse(lock.detach(10), len(urls))
-    late = handle._replace(mark=handle.mark - 1)
+    late = handle._replace(token=handle.token - 1, mark=handle.mark - 1)
     with pytest.raises(rlock.LeaseLostError, match="greater fencing token since"):
         client.adopt(late.text())
     adopted = client.adopt(handle.text())
@@ -331,6 +332,32 @@ def test_tokens_that_were_given_before_the_detach_do_not_matter(
     lock.acquire()
     assert lock.fencing_token > token + 11
     lock.release()
+
+
+@threads_only
+def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.lock("x")
+    lock.acquire()
+    text = lock.detach(10)
+    handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), transfer.pause
+    begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
+
+    def swap(present: Handle, owner: Handle) -> None:
+        command = commands.transfer(owner, present.owner, owner.owner)
+        engine.perform(engine.masters.call(Request(command, 1.0, Settle.ALL)))
+
+    def gives_it_back(*args: Any) -> Any:
+        swap(begun, handle)
+        return pause(*args)
+
+    swap(handle, begun)
+    with pytest.raises(rlock.QuorumUnreachableError, match="which may still give its vote back"):
+        other.adopt(text)
+    with patch.object(transfer, "pause", gives_it_back):
+        other.adopt(text).release()
 
 
 @threads_only

@@ -261,7 +261,7 @@ class Master(Readers):
         if holder == present:
             stands = mark == "" or last <= int(mark)
         if not stands:
-            return [-1, holder.encode(), found[1], ttl_ms, 0, 0, 0, note, 0]
+            return [-1, holder.encode(), found[1], ttl_ms, 0, 0, last, note, 0]
         ttl_ms = max(int(lease_ms) or ttl_ms, 1)
         self.keys.pop(lock)
         self._set(lock, owner, count)
