@@ -24,11 +24,9 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
         raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")
     began = engine.clock()
     handle = handle_of(engine.context, hold, max(ttl, hold.rest(began)))
-    if (length := len(handle._replace(mark=MAX_TOKEN).text())) > MAX_CHARACTERS:
-        raise OptionsError(
-            f"lock {name!r} was not detached: its handle could have {length} characters, more than "
-            f"{MAX_CHARACTERS}; take a shorter name"
-        )
+    if len(handle._replace(mark=MAX_TOKEN).text()) > MAX_CHARACTERS:
+        most = f"a handle has {MAX_CHARACTERS} characters at the most: shorten its name"
+        raise OptionsError(f"lock {name!r} was not detached: {most}")
     try:
         outcome = yield from engine._release_held(hold, handle)
         if outcome is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
-from ..rules.handles import NOT_KNOWN, Handle, fingerprint
+from ..rules.handles import NOT_KNOWN, Handle, checksum
 from ..rules.holds import Hold
 from ..rules.keys import READERS
 from ..rules.lease import LockVotes
@@ -27,7 +27,8 @@ from .release import Outcome, Released
 
 
 def fleet(context: ClientContext) -> list[str]:
-    return [fingerprint(context.guard.run_id(i)) for i in range(len(context.masters))]
+    found = map(context.guard.run_id, range(len(context.masters)))
+    return [checksum(run_id)[:4] if run_id else NOT_KNOWN for run_id in found]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
@@ -61,15 +62,11 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
 
 
 def mark(masters: Masters, hold: Hold, handle: Handle, token: int) -> WaitGenerator[Handle]:
-    """Store a mark of the handle's own. Otherwise masters that gave greater tokens before would have no vote.
-
-    Such a token was given to an acquire that failed, or to this one after another master gave a lower one.
-    """
+    """Store a mark of the handle's own: some master gave a greater token, as to an acquire that failed."""
     command = commands.fence(handle.name, handle.owner, token)
     ballot = yield from masters.call(Request(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL))
-    votes = list(ballot.votes.values())
     # A young master counts: it keeps what it stores from now on.
-    stored = sum(vote.code == (Code.FAULT if vote.guarded else Code.YES) for vote in votes)
+    stored = sum(vote.code == (Code.FAULT if vote.guarded else Code.YES) for vote in [*ballot.votes.values()])
     in_time = masters.context.clock() < hold.lease.valid_until  # so nobody had the lock before the mark
     return handle._replace(mark=token) if in_time and stored >= ballot.quorum else handle
 

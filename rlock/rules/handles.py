@@ -13,16 +13,11 @@ from .keys import is_owner
 from .options import check_name
 
 MAX_CHARACTERS = 300
-#: In the place of the checksum of a run_id that is not known.
-NOT_KNOWN = "0000"
+NOT_KNOWN = "0000"  # in the place of the checksum of a run_id
 
 
 def checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
-
-
-def fingerprint(run_id: str) -> str:
-    return checksum(run_id)[:4] if run_id else NOT_KNOWN
 
 
 class Handle(NamedTuple):
@@ -32,7 +27,7 @@ class Handle(NamedTuple):
     mark: int  # a quorum of masters gave no greater token before the detach
     hold_count: int
     lease_ms: int
-    fleet: Sequence[str]  # the fingerprint of each master's run_id
+    fleet: Sequence[str]  # four digits of the checksum of each master's run_id
 
     def text(self) -> str:
         """In one word, without a character that the shell changes."""
