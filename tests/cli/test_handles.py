@@ -66,9 +66,9 @@ def test_a_longer_time_than_that_of_the_fleet_is_refused_before_it_waits(masters
 def test_a_release_reaches_a_master_that_answers_late(masters3: Fleet) -> None:
     handle = inside("acquire", "job", "--ttl", "9", masters=masters3.urls).out.strip()
     masters3[2].pause()
-    resumed = threading.Timer(0.5, masters3[2].resume)
+    resumed = threading.Timer(0.2, masters3[2].resume)
     resumed.start()
-    released = inside("release", handle, masters=masters3.urls, RLOCK_REQUEST_TIMEOUT="3")
+    released = inside("release", handle, masters=masters3.urls, RLOCK_REQUEST_TIMEOUT="1")
     resumed.join()
     assert released == (0, "", "")
     with raw(masters3.urls[2]) as late:
