@@ -201,11 +201,10 @@ def no_quorum(
         late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
         return QuorumUnreachableError(options.name, context.quorum, 0, dict.fromkeys(context.masters, late))
     error = unreachable(context, options.name, ballot)
-    if verdict is Verdict.SPLIT:
+    if verdict in (Verdict.SPLIT, Verdict.HELD):
+        seen = "was not seen to have a quorum" if verdict is Verdict.SPLIT else "may still give its vote back"
         for i, owner in ballot.standing().items():
-            error.faults.setdefault(
-                context.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
-            )
+            error.faults.setdefault(context.masters[i], f"it voted for {owner}, which {seen}")
     return error
 
 

@@ -280,10 +280,10 @@ def transfer(
 ) -> Command:
     """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
 
-    ``checked``: only where no fencing token above the handle's was given.
+    ``checked``: only where no fencing token above the handle's mark was given.
     """
     keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
-    words = (str(lease_ms), str(handle.hold_count), str(handle.token) if checked else "", waiter)
+    words = (str(lease_ms), str(handle.hold_count), str(handle.mark) if checked else "", waiter)
     return _command(scripts.TRANSFER, keys, (*words, present, owner), echo=owner)
 
 

@@ -196,7 +196,9 @@ def denial(reply: Any) -> str | None:
             return "command"
         found = re.search(r"permissions to access (?:a|one of the) (key|channel)", text)
         return found[1] if found else "other"
-    return "unknown" if re.match(r"ERR unknown (sub)?command", text, re.IGNORECASE) else None
+    # The other ones: Garnet without --lua, and Valkey without its module for Lua.
+    lacks = r"ERR (unknown (sub)?command|.*\bscripting (is disabled|engine))"
+    return "unknown" if re.match(lacks, text, re.IGNORECASE) else None
 
 
 def rules_refused(rules: Sequence[str], replies: Sequence[Any]) -> tuple[str, ...]:

@@ -52,6 +52,9 @@ _CONFIG = (
     "stop-writes-on-bgsave-error",
     "tcp-keepalive",
     "timeout",
+    "client-output-buffer-limit",
+    "busy-reply-threshold",
+    "lua-time-limit",  # the same before Redis 7
 )
 
 
