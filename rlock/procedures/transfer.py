@@ -22,7 +22,7 @@ from .contender import Contender, Grant
 from .fencing import note_lease
 from .inspect import no_quorum, unreachable
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
-from .release import Outcome, Released
+from .release import Released
 
 
 def fleet(context: ClientContext) -> list[str]:
@@ -34,7 +34,7 @@ def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
     return Handle(*made, lease_ms(ttl), fleet(context))
 
 
-def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
+def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
     """Give the lease of a hold that has ended to its handle. The caller frees both unless DONE."""
     context, masters, timeout = port.context, port.masters, hold.options.lease.request_timeout
     taken = commands.transfer(handle, hold.owner, handle.owner, waiter=hold.waiter, guarded=context.guard.on)
@@ -43,7 +43,7 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
     votes = list(ballot.votes.values())
     denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
     if denied >= context.quorum:
-        return Outcome(Released.NOT_OURS, handed_over=False)
+        return Released.NOT_OURS
     if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
         # Only now: a detach that fails must keep nobody out for longer than its hold.
         entry = hold.name, handle.owner, handle.hold_count, hold.token
@@ -51,7 +51,7 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Outcome]:
         ballot = yield from masters.call(Request(prolonged, timeout, Settle.WON_OR_ALL))
         codes = [code for _, code, _ in LockVotes(ballot, 0).answers()]
         if codes.count(Code.YES) >= context.quorum:
-            return Outcome(Released.DONE, handed_over=False)
+            return Released.DONE
     raise unreachable(context, hold.name, ballot)
 
 
