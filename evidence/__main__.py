@@ -59,7 +59,7 @@ MODELS = (
     Part("conformance", _CONFORMANCE, "TLC follows the client's code in random schedules",
          "evidence.spec.conformance --seeds 300", _SCHEDULES, quick=True),
     Part("conformance-controls", _CONFORMANCE, "each rule broken in the code",
-         "evidence.spec.conformance --controls --seeds 40", rows=TABLE, quick=True),
+         "evidence.spec.conformance --controls --seeds 40", rows=TABLE),
     Part("simulation", _SIMULATION, "the client's code under all faults, in virtual time",
          "evidence.hunt --first 0 --limit 3000 --workers 1 --minutes 60", _HUNT),
     Part("simulation-long", _SIMULATION, "the same",

@@ -149,6 +149,9 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
     if not stands then
         local added = rank == 'kept' and redis.pcall('zadd', queue, score, waiter)
             or redis.pcall('zadd', queue, 'nx', score, waiter)
+        if added == 1 and reading and held > 0 and rank == 'kept' then
+            redis.pcall('hset', lock, READERS, held - 1) -- it was invited, and is in the queue again
+        end
         if added ~= 1 and rank ~= 'kept' then
             -- The place exists already, or the server has no memory for a new one.
             place = redis.pcall('zscore', queue, waiter)

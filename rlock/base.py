@@ -15,7 +15,7 @@ from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .events import log
-from .model import LeaseState, ReadWriteLock
+from .model import AnyLock, LeaseState, ReadWriteLock
 from .procedures.acquire import AT_ONCE, FOR_EVER
 from .rules.options import (
     DEFAULT_TTL,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 #: By the client's id. All locks that are unpickled in one process share one client, and so nest.
 clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
-AnyLock = TypeVar("AnyLock")
 RedisClient = TypeVar("RedisClient")
 Signal = TypeVar("Signal")
 OnLost = Callable[[LeaseLostError], object] | None

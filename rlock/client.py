@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import clock
 from ._client.transfers import adopt_gen
-from ._sync.connection import Endpoint
+from ._sync.connections import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from ._sync.runtime import run

@@ -345,6 +345,6 @@ class PendingEvents(deque[Event]):
 
     def emit(self) -> None:
         """Emit the kept events, in any thread, without a mutex."""
-        with suppress(IndexError):  # another thread was faster
-            while self:
+        while self:
+            with suppress(IndexError):  # another thread was faster
                 emit(self.popleft())

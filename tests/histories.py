@@ -53,6 +53,11 @@ def hold(
     return [ask(begin - 1 if asked < 0 else asked, lock), got(begin, token, until), *release(end, until)]
 
 
+def shared(lines: list[Line], within: int = 0) -> list[Line]:
+    """The same of a reader, which asked while its owner held the writer by the attempt of this number."""
+    return [{**lines[0], "shared": True, "within": within}, *lines[1:]]
+
+
 def end(at: float) -> Line:
     """The process ends by itself."""
     return {"event": "end", "at": ms(at)}

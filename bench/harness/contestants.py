@@ -94,6 +94,18 @@ ALL: tuple[Contestant, ...] = (
         _foreign("redsync-failfast", "redsync, fail fast", "Go", "many", "redsync-failfast"),
         scenarios=("pair", "degraded", "wide_area"),
     ),
+    replace(
+        _own("rlock-readers", "rlock, read-write", "rlock", "adapters.rlock_blocking:ReadWrite"),
+        scenarios=("read_write",),
+    ),
+    replace(
+        _foreign("redisson-rwlock", "Redisson RReadWriteLock", "Java", "one", "rwlock"),
+        scenarios=("read_write",),
+    ),
+    replace(
+        _python("portalocker", "portalocker RedisLock", "one", "portalocker_redis:Portalocker"),
+        scenarios=("read_write",),
+    ),
     _own("floor-all", "floor: fan-out, all replies", "floor", "floors.fan_out:All"),
     _own("floor-majority", "floor: bare sockets, majority", "floor", "floors.fan_out:Majority"),
 )

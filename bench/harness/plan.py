@@ -15,6 +15,7 @@ BUDGETS_S = {
     "degraded": 110.0,
     "wide_area": 85.0,
     "contention": 240.0,
+    "read_write": 60.0,
     "wake_up": 75.0,
     "idle": 55.0,
     "held": 80.0,

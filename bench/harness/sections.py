@@ -29,6 +29,7 @@ class Section(NamedTuple):
     entered: int
     left: int
     ended: int = 0
+    shared: bool = False  # a reader's
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,9 @@ def sections_of(replies: Sequence[dict[str, Any]]) -> tuple[list[Section], list[
 
 
 def overlaps(sections: Iterable[Section]) -> int:
-    """How many sections began while another one lasted."""
-    return len(overlapping(sections, begin=attrgetter("entered"), end=attrgetter("left")))
+    """How many sections began while another one lasted that excludes them."""
+    entered, left, shared = map(attrgetter, ("entered", "left", "shared"))
+    return len(overlapping(sections, begin=entered, end=left, shared=shared))
 
 
 def round_of(turn: Turn) -> dict[str, float]:
@@ -97,14 +99,18 @@ def round_of(turn: Turn) -> dict[str, float]:
         figures["cpu_ms_per_section"] = turn.cpu_ns / 1e6 / sections
         figures["requests_per_section"] = turn.requests / sections
         figures["scripts_per_section"] = turn.scripts / sections
-    if hand_offs:
+    if len(kinds := {section.shared for section in turn.sections}) > 1:
+        figures["readers"] = sum(section.shared for section in turn.sections) / len(turn.sections)
+        waits = [section.entered - section.asked for section in turn.sections if not section.shared]
+        figures["writer_p99_ms"], figures["writer_wait_ms"] = percentile(waits, 99) / 1e6, max(waits) / 1e6
+    if hand_offs and len(kinds) == 1:
         figures["hand_off_p50_us"] = statistics.median(hand_offs) / 1e3
         figures["hand_off_p99_us"] = percentile(hand_offs, 99) / 1e3
     return figures
 
 
 #: Figures of which the worst turn counts: a median would hide a single event that must not happen.
-WORST = ("starved",)
+WORST = ("starved", "writer_wait_ms")
 #: Figures that count events of all turns.
 SUMS = ("overlaps", "errors")
 

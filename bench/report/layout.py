@@ -78,6 +78,7 @@ SETTINGS: Mapping[str, str] = {
     "hold_ms": "{} ms held",
     "waiters": "{} waiters",
     "locks": "{} locks",
+    "readers": "{} % readers",
     "ttl_ms": "ttl {} ms",
     "rtt_ms": "masters {} ms away",
     "round_trip_us": "",
@@ -102,6 +103,7 @@ def said(case: Mapping[str, object]) -> str:
 P50 = Column("p50_us", "p50, µs", interval=True)
 P99 = Column("p99_us", "p99, µs")
 _CHANGES = Column("changes_per_s", "owner changes a second", interval=True)
+_SECTIONS = Column("sections_per_s", "sections a second", interval=True)
 _RATE = Column("pairs_per_s", "pairs a second", interval=True)
 _REQUESTS = Column("requests_per_s", "requests a second at all masters", interval=True)
 _CPU = Column("cpu_percent", "CPU of the process, % of one core")
@@ -164,6 +166,17 @@ LAYOUTS: Mapping[str, Layout] = {
             Column("attempts_per_section", "attempts"),
             Column("jain", "Jain's index"),
             Column("starved", "starved threads"),
+            Column("overlaps", "overlaps"),
+        ),
+        high=True,
+    ),
+    "read_write": Layout(
+        _SECTIONS,
+        (
+            _SECTIONS,
+            Column("writer_p99_ms", "a writer's wait p99, ms"),
+            Column("writer_wait_ms", "the longest, ms"),
+            Column("attempts_per_section", "attempts"),
             Column("overlaps", "overlaps"),
         ),
         high=True,

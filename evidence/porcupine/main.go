@@ -3,7 +3,8 @@
 //	go run . [-timeout 5m] history.edn
 //
 // The model is the reentrant fenced mutex of Hazelcast's Jepsen tests: an owner, a hold count and a fence that
-// grows. Exit status: 0 the history is linearizable; 1 it is not; 2 no verdict (time-out, unreadable file).
+// grows. Any number of readers may hold it while it has no owner; an owner may become a reader. A reader's token
+// may be an old one, because masters lose their memory; the next owner's is above it. Exit status: 0 the history is linearizable; 1 it is not; 2 no verdict (time-out, unreadable file).
 package main
 
 import (
@@ -13,7 +14,9 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -21,13 +24,31 @@ import (
 
 // One operation of one owner. An owner is one outermost acquisition: it is never used again.
 type input struct {
-	lock, f, owner string
+	lock, f, owner, within string
 }
 
 type mutex struct {
 	owner string
 	count int
 	fence int64
+	// The owners of readers, in their order, with spaces between them: a state has to be comparable.
+	readers string
+}
+
+func (m mutex) with(reader string) mutex {
+	all := append(strings.Fields(m.readers), reader)
+	slices.Sort(all)
+	m.readers = strings.Join(all, " ")
+	return m
+}
+
+func (m mutex) without(reader string) (bool, mutex) {
+	all := strings.Fields(m.readers)
+	at, found := slices.BinarySearch(all, reader)
+	if found {
+		m.readers = strings.Join(slices.Delete(all, at, at+1), " ")
+	}
+	return found, m
 }
 
 var model = porcupine.Model{
@@ -53,28 +74,31 @@ var model = porcupine.Model{
 		mine := now.owner == does.owner
 		switch does.f {
 		case "acquire":
-			if now.owner == "" && token > now.fence {
-				return true, mutex{does.owner, 1, token}
+			if now.owner == "" && now.readers == "" && token > now.fence {
+				return true, mutex{does.owner, 1, token, ""}
 			}
-			return mine && token == now.fence, mutex{now.owner, now.count + 1, now.fence}
-		case "release":
-			if now.count > 1 {
-				return mine, mutex{now.owner, now.count - 1, now.fence}
-			}
-			return mine, mutex{"", 0, now.fence}
-		default: // The validity of a lease ends: from then on somebody else may have the lock.
-			if mine {
-				return true, mutex{"", 0, now.fence}
-			}
-			return true, now
+			return mine && token == now.fence, mutex{now.owner, now.count + 1, now.fence, now.readers}
+		case "share":
+			free := now.owner == "" || now.owner == does.within
+			now.fence = max(now.fence, token)
+			return free, now.with(does.owner)
 		}
+		// The last release, or the validity of a lease ends: from then on somebody else may have the lock.
+		ends := does.f != "release"
+		if mine && now.count > 1 && !ends {
+			return true, mutex{now.owner, now.count - 1, now.fence, now.readers}
+		} else if mine {
+			return true, mutex{"", 0, now.fence, now.readers}
+		}
+		found, after := now.without(does.owner)
+		return found || ends, after
 	},
 }
 
 // One line of the file: {:index 7, :process 3, :type :invoke, :f :acquire, :time 12, :value ["job" {:owner "a", :token 5}]}
 var line = regexp.MustCompile(
 	`^\{:index \d+, :process (\d+), :type :(\w+), :f :(\w+), :time (\d+), ` +
-		`:value \["((?:[^"\\]|\\.)*)" \{:owner "([^"]*)"(?:, :token (\d+))?\}\]\}$`)
+		`:value \["((?:[^"\\]|\\.)*)" \{:owner "([^"]*)"(?:, :token (\d+))?(?:, :within "([^"]*)")?\}\]\}$`)
 
 func read(path string) ([]porcupine.Operation, error) {
 	file, err := os.Open(path)
@@ -99,7 +123,7 @@ func read(path string) ([]porcupine.Operation, error) {
 				return nil, fmt.Errorf("%s:%d: process %d has an operation under way", path, number, process)
 			}
 			open[process] = len(history)
-			in := input{found[5], found[3], found[6]}
+			in := input{found[5], found[3], found[6], found[8]}
 			// Without a return the operation may take effect at any later time.
 			history = append(history, porcupine.Operation{ClientId: process, Input: in, Call: at, Output: int64(0), Return: math.MaxInt64})
 		case "ok":

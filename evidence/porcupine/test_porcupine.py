@@ -9,7 +9,7 @@ import pytest
 from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import History
-from tests.histories import ask, got, history, hold, look, ms
+from tests.histories import ask, got, history, hold, look, ms, shared
 
 from . import MissingError, Porcupine
 
@@ -52,6 +52,22 @@ def test_a_hold_that_was_evicted_before_its_acquire_returned_is_accepted(
 ) -> None:
     made = history(a=[ask(0), got(9, 1, until=100, owner="o")], b=hold(30, 40, 2))
     assert legal(porcupine, path, made, Eviction(ms(5), "x", ["o"]))
+
+
+def test_readers_hold_together_and_no_writer_beside_them(porcupine: Porcupine, path: Path) -> None:
+    readers = {name: shared(hold(begin, 50, 1)) for name, begin in (("a", 10), ("b", 20))}
+    for begin, after in ((40, False), (52, True)):
+        assert legal(porcupine, path, history(**readers, c=hold(begin, begin + 9, 2))) is after
+    assert not legal(porcupine, path, history(c=hold(5, 30, 1), **readers))
+    assert not legal(porcupine, path, history(**readers, c=hold(60, 70, 1))), "its token is not above theirs"
+
+
+@pytest.mark.parametrize(("within", "expected"), [(1, True), (0, False)])
+def test_only_the_owner_of_the_writer_reads_beside_it(
+    porcupine: Porcupine, path: Path, within: int, expected: bool
+) -> None:
+    made = history(a=[*hold(10, 30, 1), *shared(hold(20, 50, 1), within)], b=shared(hold(40, 60, 1)))
+    assert legal(porcupine, path, made) is expected
 
 
 def test_a_process_with_two_operations_at_once_is_no_history(porcupine: Porcupine, path: Path) -> None:

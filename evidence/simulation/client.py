@@ -15,15 +15,17 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
 from rlock.procedures.port import WaitGenerator
-from rlock.procedures.release import Outcome, Released
+from rlock.procedures.release import Released
 from rlock.rules.handles import Handle
 from rlock.rules.holds import Hold, OwnerKey
+from rlock.rules.keys import hold_name
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import drift
 
 from .calls import Calls
 from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
+from .referee import valid_for
 from .subscriptions import Subscriptions
 from .watchdog import Watchdog
 
@@ -163,28 +165,34 @@ class Client(Process, Engine):
             return None
         hold = self.holds.find(key, options.hold_name)
         assert hold is not None
-        self.world.referee.enter(self, hold)
+        if hold.writer is None or not options.shared:
+            self.world.referee.enter(self, hold)
+        else:
+            self.world.referee.reads_on(hold, hold.writer)
         return hold
 
     def unlocking(self, hold: Hold) -> WaitGenerator[None]:
         """Release. Raises `LeaseLostError` after a loss."""
-        if hold.count == 1:
+        if hold.count == 1 and hold.writer is None:
             self.world.referee.leave(hold)
+            reader = self.holds.find(hold.owner_key, hold_name(hold.name, shared=True))
+            if reader is not None and reader.writer is hold and valid_for(self, reader) > 0.0:
+                self.world.referee.enter(self, reader)
         yield from self.release_gen(hold)
 
     def prepare(self, contender: Contender) -> WaitGenerator[None]:
         yield from super().prepare(contender)
         yield from self.kept_waiting()
 
-    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Released]:
         yield from self.kept_waiting()
         began, rest = self.events.now, 0.0 if handle else hold.rest(self.clock())
         if rest:
             self.world.referee.kept[hold.owner] = (hold.name, began + rest)
         outcome = yield from super()._give_up(hold, handle)
-        if outcome.released is Released.DONE and rest:
+        if outcome is Released.DONE and rest:
             self.world.referee.keep(hold, began + rest - drift(rest))
-        elif outcome.released is Released.DONE:
+        elif outcome in (Released.DONE, Released.HANDED):
             self.world.referee.confirm(hold)
         return outcome
 

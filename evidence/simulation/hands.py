@@ -1,7 +1,8 @@
-"""Holds that change hands: a thread detaches, and others adopt the handle at about the same time."""
+"""Holds that change hands or their kind: others adopt a handle at about the same time; a writer reads on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -37,7 +38,7 @@ class Public:
 
 def hand_over(play: Play, client: Client, hold: Hold, dice: Random) -> WaitGenerator[None]:
     """Detach, or do not. One or more other threads shall adopt it."""
-    if not play.setup.hands or dice.random() >= play.setup.hands:
+    if not play.setup.hands or hold.options.shared or dice.random() >= play.setup.hands:
         return
     referee, ttl = play.world.referee, dice.uniform(0.2, client.options.max_ttl)
     referee.leave(hold)
@@ -69,3 +70,31 @@ def adopt(play: Play, handle: str, dice: Random, client: Client, thread: Thread)
     except KeyboardInterrupt:
         pass
     yield from play.let_go(client, hold)
+
+
+def change_kind(play: Play, client: Client, thread: Thread, hold: Hold, dice: Random) -> WaitGenerator[Hold]:
+    """The hold with which an owner goes on; often a writer's owner has become a reader."""
+    if not play.setup.readers or dice.random() < 0.5:
+        return hold
+    shared = not hold.options.shared
+    # A lease that is not renewed is lost with all that rests on it.
+    renew = hold.options.renew and dice.random() < 0.8
+    drawn = play.options(client, hold.name, dice, fair=True, renew=renew)
+    options = replace(drawn, shared=shared, hold_at_least=0.0)
+    try:
+        other = yield from client.locking(thread, options)
+        if other is None:
+            return hold
+        yield from sleep(dice.choice((0.0, 0.01, dice.uniform(0.0, 1.0))))
+    except (RLockError, KeyboardInterrupt):
+        other = client.holds.find(thread.key, options.hold_name)
+    if other is None:
+        return hold
+    yield from play.let_go(client, hold)
+    try:
+        for _ in range(3):
+            yield from sleep(dice.choice((0.0, dice.uniform(0.0, 0.4))))
+            play.world.referee.believes(client, other)
+    except KeyboardInterrupt:
+        pass
+    return other

@@ -12,7 +12,7 @@ from rlock._client.handshake import ConnectOptions
 from rlock.model import Code
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import NOTE, READERS, fence, readers
+from rlock.rules.keys import NOTE, READERS, evicted, fence, readers
 from rlock.rules.restart_guard import MemoryReport
 from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
@@ -290,7 +290,11 @@ class Host(Process):
             recorder.ran(run, reply)
         words = command.by_sha()
         # With the key for a ban of this owner.
-        if command.script is scripts.RELEASE and words[2] in "56" and words[7].endswith(words[-1]):
+        if (
+            command.script is scripts.RELEASE
+            and words[2] in "56"
+            and words[7] == evicted(words[3], words[-1])
+        ):
             # The field of all readers: the client that evicts it may not have seen the last reader.
             gone = self.master.line(readers(words[3])) if words[-1] == READERS else [(words[-1], 0.0)]
             for owner, _ in gone:
@@ -342,11 +346,11 @@ class Host(Process):
                 to = waiters[0].connection.client if waiters else None
                 self.handed = (self.events.now, self.master._last(command.words[3])[0], to)
                 world.happens("hand-off", to, self, "")
-        elif script is scripts.RENEW:
+        elif script is scripts.RENEW or (script is scripts.READERS and "renew" in command.words):
             world.happens("renew", client, self, "")
             if Code.ABSENT in reply[1]:
                 world.happens("absent", client, self, "")
-        elif script is scripts.HEAL:
+        elif script in (scripts.HEAL, scripts.READERS):
             for (_, owner), code in zip(leases(command), reply[1], strict=True):
                 if code == Code.HEALED:
                     world.happens("given", client, self, owner)

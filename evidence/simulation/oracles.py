@@ -157,6 +157,8 @@ class Oracles:
         """No master leaves the lock to the owner that it evicts; behind all of them no hold is prolonged."""
         if any(owner in host.left(name) for name in self.play.locks):
             self._accuse("", owner, host.name, "has the lock by its own eviction")
+        if any(self.world.referee.reads.get(owner) in host.left(name) for name in self.play.locks):
+            return  # its owner had become a reader here
         self._evicted[owner][host.index] = now = self.world.events.now
         entered = any(moment.owner == owner for moment in self.world.referee.entered)
         if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
@@ -192,7 +194,9 @@ class Oracles:
         ago = self.world.events.now - since
         kept = all(host.lost_at < done[host.index] for host in self.world.hosts)
         for hold in client.holds if kept and not client.dead else ():
-            if hold.owner == owner and valid_for(client, hold) > max(0.0, hold.lease.ttl - ago):
+            ttl = hold.lease.ttl if hold.owner == owner else self.longest
+            mine = hold.owner in (owner, self.world.referee.reads.get(owner))
+            if mine and valid_for(client, hold) > max(0.0, ttl - ago):
                 self._accuse(hold.name, owner, "", "came back after its eviction")
 
     def lost(self, client: Client, hold: Hold) -> None:

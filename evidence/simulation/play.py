@@ -33,7 +33,7 @@ from .client import Client
 from .driver import Bench, Program, Thread, Wait, sleep
 from .events import Latency
 from .faults import ACTS, REBIRTH_S, Nemesis
-from .hands import hand_over
+from .hands import change_kind, hand_over
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
@@ -232,13 +232,14 @@ class Play:
     def options(
         self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
     ) -> LockOptions:
-        ttl = None
-        if self.setup.mode not in ("slow", "stops", "hand-off") and self.setup.fleet in ("short", "long"):
-            short = SHORT_TTL if self.setup.fleet == "short" else OPTIONS.ttl
-            ttl = dice.choice((None, short) if self.setup.mode == "deaths" else (None, None, None, short))
-        share = self.setup.keeps
-        least = dice.uniform(0.0, client.options.max_ttl) if share and dice.random() < share else 0.0
-        return LockOptions(name, client.options.lease(ttl), fair=fair, renew=renew, hold_at_least=least)
+        setup, ttl = self.setup, client.options.ttl
+        if setup.mode not in ("slow", "stops", "hand-off") and setup.fleet in ("short", "long"):
+            short = SHORT_TTL if setup.fleet == "short" else OPTIONS.ttl
+            ttl = dice.choice((ttl, short) if setup.mode == "deaths" else (ttl, ttl, ttl, short))
+        keeps, shared = (share > 0.0 and dice.random() < share for share in (setup.keeps, setup.readers))
+        least = dice.uniform(0.0, client.options.max_ttl) if keeps else 0.0
+        lease, fair = client.options.lease(ttl), fair or shared
+        return LockOptions(name, lease, fair=fair, renew=renew, hold_at_least=least, shared=shared)
 
     def use(self, dice: Random, client: Client, thread: Thread) -> WaitGenerator[None]:
         habit = self.setup.habit
@@ -287,8 +288,9 @@ class Play:
                     self.world.referee.believes(client, hold)
         except (KeyboardInterrupt, LeaseLostError):
             pass
-        yield from hand_over(self, client, hold, dice)
-        yield from self.let_go(client, hold)
+        kept = yield from change_kind(self, client, thread, hold, dice)
+        yield from hand_over(self, client, kept, dice)
+        yield from self.let_go(client, kept)
 
     def let_go(self, client: Client, hold: Hold) -> WaitGenerator[None]:
         """Release as often as it was acquired, whatever comes in between."""

@@ -71,6 +71,8 @@ class Referee:
         self.kept: dict[str, tuple[str, float]] = {}
         self._kept: dict[str, tuple[str, float]] = {}
         self._adopted: set[str] = set()
+        #: By the owner token of a writer: that of the reader that its owner is as well.
+        self.reads: dict[str, str] = {}
         self.violations: list[Violation] = []
         self.entered: list[Moment] = []
         self.left: list[Moment] = []
@@ -92,7 +94,7 @@ class Referee:
             # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
             self._evicted.update(other.owner for _, other in others)
         for _, other in others:
-            if hold.options.shared and other.options.shared:
+            if (hold.options.shared and other.options.shared) or other is hold.writer:
                 continue
             if not evicted and other.owner not in self._evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
@@ -127,8 +129,14 @@ class Referee:
         self.entered.append(Moment(now, hold.name, hold.owner))
         self._world.tell(f"{client.label} enters, token {hold.token}", hold.owner)
         self._world.happens("enter", client, None, hold.owner)
-        if hold.lease.confirmation is not None:
+        if hold.lease.confirmation is not None and hold.writer is None:
             self._world.happens("claim", client, None, hold.owner)
+
+    def reads_on(self, reader: Hold, writer: Hold) -> None:
+        """An owner has the writer and the reader. It enters as a reader when it leaves as a writer."""
+        self.reads[writer.owner] = reader.owner
+        if writer.owner in self._evicted:
+            self._evicted.add(reader.owner)
 
     def held(self, name: str) -> set[str]:
         """The owners that have a valid lease now."""
@@ -196,7 +204,7 @@ class Referee:
                 )
 
     def evict(self, owner: str) -> None:
-        self._evicted.add(owner)
+        self._evicted |= {owner, self.reads.get(owner, owner)}
 
     def accuse(self, name: str, first: str, second: str, what: str) -> None:
         violation = Violation(self._world.events.now, name, first, second, what)

@@ -59,6 +59,8 @@ BUSY = ("hand-off", "races", "stops", "leases", "messages")
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
 CLOSE = ("deaths", *SWARMS[1:])
+#: The part of the schedules that have readers.
+READING = 0.15
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
@@ -107,6 +109,8 @@ class Setup:
     keeps: float = 0.0
     #: The part of the holds that change hands.
     hands: float = 0.0
+    #: The part of the acquires that are of readers; some writers read on then.
+    readers: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -316,6 +320,9 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
+    also = Random(f"readers {seed}")
+    if not traced and also.random() < READING:
+        setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5

@@ -38,6 +38,8 @@ def leases(command: Command) -> list[tuple[str, str]]:
     keys, words = taken_apart(command)
     if command.script is scripts.RENEW:
         return list(zip(keys[:-1], words[1::2], strict=True))
+    if command.script is scripts.READERS:
+        return list(zip(keys[:-1:4], words[3::2], strict=True))
     return list(zip(keys[:-1:3], words[2::3], strict=True))
 
 
@@ -80,7 +82,7 @@ class Owner:
         return not self.won and self.client.clock() >= self.decided_by
 
     def next_round(self, call: PendingCall, longest: float = math.inf) -> None:
-        self.round, self.ran, self.decided_by = {call}, set(), call.ballot.sent_at + longest
+        self.round, self.ran, self.decided_by = {call}, set(), call.sent_at + longest
 
     def keep_votes(self) -> None:
         """Its attempt is over, and its keys stand on until the client deletes them, or asks again."""
@@ -88,7 +90,7 @@ class Owner:
         self.round, self.ran, self.decided_by = set(), set(), math.inf
 
     def granting(self) -> list[int]:
-        votes = [vote for call in self.round for vote in call.ballot.votes.items()]
+        votes = [vote for call in self.round for vote in call.votes.items()]
         return [i for i, vote in votes if vote.code == Code.YES and not vote.guarded and vote.ttl_ms > 0]
 
     def renewing(self) -> list[int]:
@@ -97,7 +99,7 @@ class Owner:
         young: set[int] = set()
         for call in self.round:
             position = [token for _, token in leases(call.request.command)].index(self.token)
-            for master, vote in call.ballot.votes.items():
+            for master, vote in call.votes.items():
                 code = Code.FAULT if vote.code == Code.FAULT else vote.codes[position]
                 if code in (Code.YES, Code.HEALED):
                     (old if code == Code.YES and not vote.guarded else young).add(master)

@@ -74,6 +74,7 @@ def _options() -> Any:
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
+    parser.add_argument("--readers", type=float, default=0.0, help="the share of readers")
     parser.add_argument("--rate", type=float, default=0.009, help="the error of the clients' clocks")
     parser.add_argument("--calm", dest="calm_s", type=float, default=0.0, help="seconds of 90 without faults")
     parser.add_argument("--server", type=lambda path: read_version(Path(path)), help="default: by the seed")

@@ -44,6 +44,8 @@ class Plan:
     rate: float = 0.009
     #: In each minute and a half masters and network are left alone for so many seconds.
     calm_s: float = 0.0
+    #: The share of attempts that ask for a reader; a fifth of the writers becomes one then.
+    readers: float = 0.0
     names: tuple[str, ...] = NAMES
     holds: str = "mixed"
     #: Stop at the first finding. Else a run goes on: one violation must not hide another.

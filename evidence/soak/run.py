@@ -67,7 +67,7 @@ def _scripts(sabotage: str) -> dict[str, scripts.Script]:
 
 
 def _setup(plan: Plan, folder: Path, fleet: Fleet, number: int, place: int) -> Setup:
-    same = ("names", "ttl", "holds", "sabotage", "order")
+    same = ("names", "ttl", "holds", "sabotage", "order", "readers")
     return Setup(
         folder=str(folder),
         worker=f"w{number}",

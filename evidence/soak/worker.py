@@ -51,6 +51,8 @@ class Setup:
     holds: str = "mixed"
     sabotage: str = ""
     order: str = "mixed"
+    #: The share of attempts that ask for a reader. Then a fifth of the writers becomes one.
+    readers: float = 0.0
     #: How many seconds of the clock of its clients pass in a second.
     rate: float = 1.0
     #: Its client is one of rlock.asyncio, with a task for each thread.
@@ -119,7 +121,9 @@ class Worker:
             name, how, fair = dice.choice(self._setup.names), dice.random(), self._fair(dice)
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
             hold_s, renew = self._plan(dice)
-            lock = self._client.lock(name, fair=fair, renew=renew)
+            lock: Any = self._client.lock(name, fair=fair, renew=renew)
+            if dice.random() < self._setup.readers:
+                lock = self._client.read_write_lock(name, renew=renew).reader
             with contextlib.suppress(KeyboardInterrupt):
                 self._recorder.attempt(lock, self._section(hold_s, dice), timeout=timeout, fair=fair)
             # Others must get in, too; and an unreachable quorum must not be a busy loop.
@@ -157,10 +161,13 @@ class Worker:
         """The work under a lock. A tenth of the holders go on after a loss as if nothing had happened."""
 
         def work(hold: Hold) -> None:
+            again = hold.lock._client.read_write_lock(hold.lock.name)
             if dice.random() < 0.2:
-                with hold.nested(hold.lock._client.lock(hold.lock.name, fair=True)):
+                with hold.nested(again.reader if hold.lock._options.shared else again.writer):
                     pass
             hold.keep(hold_s, lambda: not self._stop.is_set(), heedless=dice.random() < 0.1)
+            if self._setup.readers and not hold.lock._options.shared and dice.random() < 0.2:
+                self._recorder.downgrade(hold, again.reader, work)
 
         return work
 

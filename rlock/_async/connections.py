@@ -1,19 +1,165 @@
-"""The connections of tasks: each calls when something has arrived, and a task makes each attempt."""
+"""The connections of tasks: each calls when something has arrived, and a task makes each attempt.
+
+Names are looked up in threads of rlock: lookups that hang would fill the executor of the event loop, which
+the application needs and `asyncio.run` waits for. There is one thread for each name at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
+import socket
+import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from concurrent.futures import Future
+from functools import cache, partial
+from typing import Any, ClassVar
 
-from .._client import connections
-from .._client.connection import MasterConnection
+from .._client import connections, endpoints
+from .._client.connection import Connection, MasterConnection
+from .._client.handshake import HandshakeResult
+from .._client.reader import AsyncParser
 from .._client.runtime import Waiter
+from .._client.sentinel import AsyncService
 from ..procedures.port import WaitGenerator
-from .connection import StreamConnection
 from .runtime import run
+
+
+class StreamConnection(Connection, asyncio.Protocol):
+    def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
+        super().__init__(result, redis_connection.secrets)
+        # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
+        # connection, which would warn when it is collected.
+        writer: Any = redis_connection._writer
+        self._writer = writer
+        redis_connection._reader = redis_connection._writer = None
+        self.transport: asyncio.Transport = writer.transport
+        #: Called with the bytes that have arrived; with none when the connection has ended.
+        self.arrived: Callable[[bytes], object] | None = None
+        self.transport.set_protocol(self)
+
+    def write(self, packed: bytes) -> int:
+        """Write; the transport keeps bytes that the kernel does not take. Raises OSError after the end."""
+        if self.transport.is_closing():
+            raise BrokenPipeError("the connection is closed")
+        self.transport.write(packed)
+        return len(packed)
+
+    def close(self) -> None:
+        # Not close(), which first writes the bytes that a stalled server has not taken.
+        self.transport.abort()
+
+    def abandon(self) -> None:
+        # Not by the transport: it would take the socket out of the epoll set that parent and child share.
+        found = self.transport.get_extra_info("socket")
+        descriptor = -1 if found is None else found.fileno()
+        if descriptor >= 0:
+            # The number stays taken: the transport (uvloop's, too) closes it once more when it is collected.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, descriptor)
+            os.close(nothing)
+
+    def data_received(self, data: bytes) -> None:
+        self.answered = True
+        if self.arrived is not None:
+            self.arrived(data)
+        else:
+            self.reader.feed(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended = True
+        if self.arrived is not None:
+            self.arrived(b"")
+
+
+class Endpoint(endpoints.Endpoint):
+    part: ClassVar[str] = ".asyncio"
+    service_type = AsyncService
+    parser_type = AsyncParser
+    connection_type = StreamConnection
+
+    def __init__(self, master: object) -> None:
+        super().__init__(master)
+        self._class = _dialling(self._class)  # type: ignore[arg-type]
+
+    def abort(self, made: Any) -> None:
+        # Not by disconnect(), which is awaited: a cancelled task must not wait.
+        writer, made._writer, made._reader = made._writer, None, None
+        if writer is not None:
+            writer.transport.abort()
+
+
+@cache
+def _dialling(kind: type[Any]) -> type[Any]:
+    """A library's class of connections, with sockets of `_open_socket`."""
+
+    async def connect(self: Any) -> None:
+        self.sock = await _open_socket(self.host, self.port, self.socket_connect_timeout)
+        await kind._connect(self)
+
+    def arguments(self: Any) -> dict[str, Any]:
+        tls = kind._connection_arguments(self).get("ssl")
+        return {"sock": self.sock} | ({"ssl": tls, "server_hostname": self.host} if tls else {})
+
+    named = hasattr(kind, "_connection_arguments")  # not a unix socket
+    return type(
+        kind.__name__, (kind,), {"_connect": connect, "_connection_arguments": arguments} if named else {}
+    )
+
+
+async def _open_socket(host: str, port: int, timeout: float) -> socket.socket:
+    """A socket that is connected to the first address of a name that answers within ``timeout`` seconds."""
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        try:
+            addresses = await asyncio.wait_for(_look_up(host, port), timeout)
+        except TimeoutError:
+            raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
+    reason: Exception = OSError(f"the name {host} has no address")
+    for family, kind, protocol, _, address in addresses:
+        opened = None
+        try:
+            opened = socket.socket(family, kind, protocol)  # an error where the system has no IPv6
+            opened.setblocking(False)
+            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(opened, address), timeout)
+            return opened
+        except BaseException as error:
+            if opened is not None:
+                opened.close()
+            if not isinstance(error, OSError | asyncio.TimeoutError):
+                raise
+            reason = error
+    raise reason
+
+
+#: The lookups under way, by process, name and port.
+_lookups: dict[tuple[int, str, int], Future[Any]] = {}
+
+
+def _look_up(host: str, port: int) -> asyncio.Future[Any]:
+    key = os.getpid(), host, port
+    found: Future[Any] = Future()
+    found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
+    if (known := _lookups.setdefault(key, found)) is not found:
+        return asyncio.wrap_future(known)
+
+    def work() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:
+            found.set_exception(error)
+        finally:
+            del _lookups[key]
+
+    try:
+        threading.Thread(target=work, name="rlock-lookup", daemon=True).start()
+    except BaseException:
+        del _lookups[key]
+        raise
+    return asyncio.wrap_future(found)
+
 
 Server = MasterConnection[StreamConnection]
 

@@ -6,7 +6,6 @@ import asyncio
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from .._client import engine
 from .._client.calls import Calls
@@ -15,16 +14,13 @@ from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
-from ..procedures.port import WaitGenerator
+from ..procedures.port import T, WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.options import ClientOptions
 from ..rules.timing import LINGER_S
-from .connection import Endpoint
-from .connections import Connections
+from .connections import Connections, Endpoint
 from .runtime import Runtime, run
 from .watchdog import Watchdog
-
-T = TypeVar("T")
 
 
 class Engine(engine.Engine):

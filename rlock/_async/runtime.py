@@ -6,12 +6,10 @@ import asyncio
 import math
 import types
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import cast
 
 from .._client import runtime
-from ..procedures.port import WaitGenerator
-
-T = TypeVar("T")
+from ..procedures.port import T, WaitGenerator
 
 
 @types.coroutine

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
@@ -19,7 +19,7 @@ from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
-from .connection import Connection, MasterConnection, PendingCall, PendingReply, would_block
+from .connection import L, MasterConnection, PendingCall, PendingReply, would_block
 from .connections import Connections
 from .endpoints import ONE_SERVER
 from .pipeline import Pipeline
@@ -29,8 +29,6 @@ from .runtime import Runtime
 RESENDS = 2
 #: Faults after which a call is sent again at once.
 RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
-
-L = TypeVar("L", bound=Connection)
 
 
 class Calls(Pipeline[L], Masters):
@@ -53,12 +51,11 @@ class Calls(Pipeline[L], Masters):
 
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         """Wait until the ballot is settled or the time is over. Raises `RLockError` after `close`."""
-        ballot = call.ballot
         try:
-            yield from self._connections.read_until(call, lambda: ballot.settled)
+            yield from self._connections.read_until(call, lambda: call.settled)
         finally:
             call.over = True
-        if self._connections.closed and not ballot.settled:
+        if self._connections.closed and not call.settled:
             raise RLockError("the client was closed")
         self._pending_events.emit()
 
@@ -69,18 +66,17 @@ class Calls(Pipeline[L], Masters):
             to_all = connections.is_new and request.settle is Settle.ALL
             yield from self.connect(request.timeout, to_all=to_all)
         call = PendingCall(request, self._masters, self._guard.max_ttl)
-        ballot = call.ballot
         try:
             self._send(call)
             yield from self._finish(call)
             self._judge_again(call)
-            if ballot.granted < ballot.quorum:
+            if call.granted < call.quorum:
                 yield from self._resend_gen(call)
         except BaseException:
             # Ctrl-C may come before `_finish`. Then a late NOSCRIPT must not send the acquire once more.
             call.over = True
             raise
-        return ballot
+        return call
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
         to_all = self._connections.is_new and all(request.settle is Settle.ALL for request in requests)
@@ -97,28 +93,28 @@ class Calls(Pipeline[L], Masters):
             raise
         for call in calls:
             self._judge_again(call)
-        return [call.ballot for call in calls]
+        return [*calls]
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
-        wanted = {id(ballot) for ballot in ballots if ballot.outstanding}
+        wanted = {ballot for ballot in ballots if ballot.outstanding}
         if not wanted:
             return
-        calls: dict[int, PendingCall] = {}
+        calls: dict[PendingCall, None] = {}
         try:
             with self._mutex:
                 for server in self._connections.servers:
                     for pending in () if server.connection is None else server.connection.undecided:
-                        if pending.call is not None and id(pending.call.ballot) in wanted:
-                            calls[id(pending.call.ballot)] = pending.call
-                for call in calls.values():
-                    call.ballot.await_all()
+                        if pending.call is not None and pending.call in wanted:
+                            calls[pending.call] = None
+                for call in calls:
+                    call.await_all()
                     call.over = False
                     call.deadline = min(call.deadline, until)
-            for call in calls.values():
+            for call in calls:
                 yield from self._finish(call)
                 self._judge_again(call)
         finally:
-            for call in calls.values():
+            for call in calls:
                 call.over = True  # see `call`
 
     def start(self, request: Request) -> Ballot:
@@ -127,7 +123,7 @@ class Calls(Pipeline[L], Masters):
         with self._mutex:
             self._connections.write_gathered()
         self._send(call)
-        return call.ballot
+        return call
 
     def read_arrived(self) -> None:
         self._connections.read_arrived()
@@ -148,7 +144,7 @@ class Calls(Pipeline[L], Masters):
                     self._post(server, pending, packed)
 
     def _send(self, call: PendingCall) -> None:
-        request, ballot = call.request, call.ballot
+        request = call.request
         packed = request.command.packed
         if self._mutex._is_owned():
             raise RLockError(NOT_HERE)
@@ -157,15 +153,15 @@ class Calls(Pipeline[L], Masters):
                 self._check()
             # Stamped before the first byte is sent: validity counted from any later instant would outlive
             # the lease on the masters.
-            ballot.sent_at = ballot.decided_at = now = self._clock()
+            call.sent_at = call.decided_at = now = self._clock()
             call.deadline = now + request.timeout
             self._connections.write_gathered(now)
             pending = PendingReply(call, request.command, now, now + request.resend_for)
             for server in self._targets(request.targets):
                 if not self._post(server, pending, packed):
-                    ballot.cast(server.index, Vote(Code.FAULT, fault=server.fault))
+                    call.cast(server.index, Vote(Code.FAULT, fault=server.fault))
                     if not request.resend_for:
-                        ballot.unsent |= {server.index}
+                        call.unsent |= {server.index}
 
     def _post(self, server: MasterConnection[L], pending: PendingReply, packed: bytes) -> bool:
         connection = server.connection
@@ -196,32 +192,30 @@ class Calls(Pipeline[L], Masters):
         return servers if targets is None else [servers[i] for i in targets]
 
     def _resend_gen(self, call: PendingCall) -> WaitGenerator[None]:
-        """Send a call again before it fails for want of a quorum, on new connections or after a handshake."""
+        """Send a call again before it fails for want of a quorum, on new connections or after a handshake.
+
+        Only to the masters that gave no vote. Validity still counts from the first time.
+        """
+        request = call.request
         for _ in range(RESENDS):
-            faults = [vote.fault for vote in call.ballot.votes.values() if vote.fault is not None]
-            if call.ballot.answered >= call.ballot.quorum or not any(each.kind in RESENT for each in faults):
+            faults = [vote.fault for vote in call.votes.values() if vote.fault is not None]
+            if call.answered >= call.quorum or not any(each.kind in RESENT for each in faults):
                 return
-            yield from self.connect(call.request.timeout, to_all=True)
-            self._resend(call)
+            yield from self.connect(request.timeout, to_all=True)
+            with self._mutex:
+                self._check()
+                now = self._clock()
+                call.deadline = now + request.timeout
+                call.over = False
+                pending = PendingReply(call, request.command, now, now + request.resend_for)
+                for server in self._targets(call.unanswered()):
+                    at = server.connection
+                    # A master that still owes the first reply would run the command twice.
+                    if at is not None and all(other.call is not call for other in at.undecided):
+                        call.recall(server.index)
+                        self._post(server, pending, request.command.packed)
             yield from self._finish(call)
             self._judge_again(call)
-
-    def _resend(self, call: PendingCall) -> None:
-        """Send a call again to the masters that gave no vote. Validity still counts from the first time."""
-        request = call.request
-        packed = request.command.packed
-        with self._mutex:
-            self._check()
-            now = self._clock()
-            call.deadline = now + request.timeout
-            call.over = False
-            pending = PendingReply(call, request.command, now, now + request.resend_for)
-            for server in self._targets(call.unanswered()):
-                connection = server.connection
-                # A master that still owes the first reply would run the command twice.
-                if connection is not None and all(other.call is not call for other in connection.undecided):
-                    call.ballot.recall(server.index)
-                    self._post(server, pending, packed)
 
     def _judge_again(self, call: PendingCall) -> None:
         """Filter the votes again if a longer lease became known: see `_filter_again`."""
@@ -233,11 +227,6 @@ class Calls(Pipeline[L], Masters):
         closer = self._closer
         if self._connections.closed or (closer is not None and closer != self._runtime.caller()):
             raise RLockError("the client is closed")
-
-    @property
-    def is_new(self) -> bool:
-        """Whether no call has waited for connections yet, so the masters' clocks are not known."""
-        return self._connections.is_new
 
     def connect(self, patience: float = 0.0, *, to_all: bool = False) -> WaitGenerator[None]:
         """Begin to connect to all masters, and wait for a quorum, or ``to_all``."""
@@ -269,13 +258,11 @@ class Calls(Pipeline[L], Masters):
             self._post(server, pending._replace(sent_at=now), pending.command.packed)
         # The rounds under way that this master was not sent: one of the others may be stalled.
         others = [other.connection for other in self._connections.servers if other.connection is not None]
-        calls = {
-            id(each.call): each.call for other in others for each in other.pending if each.call is not None
-        }
-        for call in calls.values() if self._closer is None else ():
-            if server.index not in call.ballot.unsent or call.ballot.settled:
+        calls = {each.call: None for other in others for each in other.pending if each.call is not None}
+        for call in calls if self._closer is None else ():
+            if server.index not in call.unsent or call.settled:
                 continue
-            call.ballot.recall(server.index)  # first: whoever gives up from now on undoes it here, too
+            call.recall(server.index)  # first: whoever gives up from now on undoes it here, too
             pending = PendingReply(call, call.request.command, now, now)
             if not call.over and not self._post(server, pending, call.request.command.packed):
                 self._count(call, server.index, Vote(Code.FAULT, fault=server.fault))

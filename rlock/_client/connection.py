@@ -38,14 +38,14 @@ def would_block(error: OSError) -> bool:
     )
 
 
-class PendingCall:
-    """A command that was sent to masters, and the ballot of their replies."""
+class PendingCall(Ballot):
+    """A command that was sent to masters, with the ballot of their replies."""
 
-    __slots__ = ("ballot", "deadline", "max_ttl", "over", "parker", "request")
+    __slots__ = ("deadline", "max_ttl", "over", "parker", "request")
 
     def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
+        super().__init__(masters if request.targets is None else len(request.targets), request.settle)
         self.request = request
-        self.ballot = Ballot(masters if request.targets is None else len(request.targets), request.settle)
         self.deadline = 0.0
         #: The longest lease of the fleet by which the votes in the ballot were judged.
         self.max_ttl = max_ttl
@@ -59,8 +59,8 @@ class PendingCall:
         return not self.over
 
     def unanswered(self) -> list[int]:
-        votes, targets = self.ballot.votes, self.request.targets
-        asked = range(self.ballot.masters) if targets is None else targets
+        votes, targets = self.votes, self.request.targets
+        asked = range(self.masters) if targets is None else targets
         return [i for i in asked if i not in votes or votes[i].code == Code.FAULT]
 
 

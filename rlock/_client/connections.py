@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import hiredis
 
@@ -18,7 +18,7 @@ from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
-from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, Connection, MasterConnection, Traffic
+from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, L, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions
 from .runtime import Parker, Runtime, Waiter
 
@@ -30,8 +30,6 @@ FIRST_CONTACT_S = 0.25
 DUPLICATE_PAUSE_S = 2.0
 #: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
 MESSAGE_PATIENCE_S = 1.0
-
-L = TypeVar("L", bound=Connection)
 
 
 class Connections(ABC, Generic[L]):

@@ -122,13 +122,19 @@ class Endpoint:
 
     def _from_url(self, url: str) -> tuple[type[Any], dict[str, Any]]:
         group = sentinel.take_apart(url) if sentinel.is_sentinel(url) else None
-        connection_class, arguments = _from_url(self.library, url if group is None else group.server)
+        plain = _plain(url if group is None else group.server)
+        arguments = dict(self.library.connection.parse_url(plain))
+        connection_class = arguments.pop("connection_class", self.library.Connection)
+        if issubclass(connection_class, self.library.SSLConnection):
+            # Otherwise redis-py before 6 accepts a certificate of another host. redis-py 6.0 checks the name
+            # also without a checked certificate, which Python refuses.
+            arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
         replicas = arguments.pop("replicas", None)
         if replicas is not None:
             self.replicas = _checked(replicas)
-        if group is None:
-            return connection_class, arguments
-        return self._behind(group.service, group.sentinels, connection_class), arguments
+        if group is not None:
+            connection_class = self._behind(group.service, group.sentinels, connection_class)
+        return connection_class, _without_pool(arguments)
 
     def _from_group(self, group: Group) -> tuple[type[Any], dict[str, Any]]:
         self.replicas, master, service = _checked(group.replicas), group.master, group.service
@@ -318,16 +324,6 @@ def _malformed(library: Any, url: str) -> str | None:
         return unreadable
     objects = [key for key in _OBJECTS if isinstance(options.get(key), str)]
     return f"has the option {objects[0]}, which no text can be" if objects else None
-
-
-def _from_url(library: Any, url: str) -> tuple[type[Any], dict[str, Any]]:
-    arguments = dict(library.connection.parse_url(_plain(url)))
-    connection_class = arguments.pop("connection_class", library.Connection)
-    if issubclass(connection_class, library.SSLConnection):
-        # Otherwise redis-py before 6 accepts a certificate of another host. redis-py 6.0 checks the name also
-        # without a checked certificate, which Python refuses.
-        arguments.setdefault("ssl_check_hostname", arguments.get("ssl_cert_reqs") != "none")
-    return connection_class, _without_pool(arguments)
 
 
 def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:

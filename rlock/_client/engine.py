@@ -27,7 +27,7 @@ from ..model import LeaseState
 from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Port, WaitGenerator
-from ..procedures.release import Outcome, Released, release
+from ..procedures.release import Released, release
 from ..procedures.transfer import detach
 from ..procedures.withdraw import withdraw
 from ..rules import commands, keys
@@ -138,7 +138,7 @@ class Engine(Port):
         queue, until = self._local_queue, contender.until
         if queue.join(contender):
             return True
-        return (yield from queue.wait(contender, until - contender.report.began_at))
+        return (yield from queue.wait(contender, until - contender.began_at))
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -153,7 +153,7 @@ class Engine(Port):
                     self.watchdog.ensure_running()
                 except RuntimeError as error:
                     raise RLockError(f"lock {options.name!r} was not asked for: {error}") from error
-        if self.masters.is_new:
+        if self.masters._connections.is_new:  # the masters' clocks are not known
             yield from self.masters.connect()
         self.under_way.acquiring[id(contender.owners)] = (options, contender.owners)
 
@@ -185,12 +185,12 @@ class Engine(Port):
         return self.holds.find(contender.key, contender.options.hold_name) is not None
 
     def wants_queue_length(self, contender: Contender) -> bool:
-        return observed() and not contender.report.queued
+        return observed() and not contender.told_queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
         event = Queued(contender.name, length)
         # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
-        contender.report.queued = True
+        contender.told_queued = True
         emit(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
@@ -211,7 +211,7 @@ class Engine(Port):
             hold = self.holds.find(contender.key, contender.options.hold_name)
             if hold is not None and hold.owner in contender.owners:
                 hold.keep_no_longer()  # nobody has had it
-                if not contender.report.ended:
+                if not contender.told_end:
                     # Its acquire was not emitted: otherwise an end would be, without a begin.
                     hold.report.pending_events, hold.report.end_reported = None, True
                 self.holds.give_up(hold)
@@ -250,7 +250,7 @@ class Engine(Port):
                 self.holds.report_given_up(hold)
             raise
 
-    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Outcome | None]:
+    def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:
         """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
         releasing, hold_count, within = self.under_way.releasing, -1, hold.writer is not None
         try:
@@ -259,7 +259,7 @@ class Engine(Port):
                 # The masters may have confirmed the lease while this process did not run.
                 yield from self.masters.collect([confirmation.ballot], began)
             with self.holds.mutex:
-                lost, reason = hold.lease.update(began) is LeaseState.LOST, hold.reason
+                lost = hold.lease.update(began) is LeaseState.LOST
                 if hold.count < 1:
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
                 hold.count = hold_count = 0 if handle else hold.count - 1  # no call since the question
@@ -273,10 +273,10 @@ class Engine(Port):
                             self.notifications.left.append(token_of(hold.waiter))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
-                self.watchdog.report_loss(hold, reason)
-                raise LeaseLostError(hold.name, reason)
+                self.watchdog.report_loss(hold, hold.reason)
+                raise LeaseLostError(hold.name, hold.reason)
             if hold_count == 0 and within:
-                return Outcome(Released.DONE, handed_over=False)
+                return Released.DONE
             return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
@@ -301,18 +301,18 @@ class Engine(Port):
             # In another thread: this one has to return before the masters can be told.
             self.runtime.later(partial(self._release_late, hold))
 
-    def _report_release(self, hold: Hold, began: float, outcome: Outcome) -> None:
-        if outcome.released is Released.NOT_OURS and not self.holds.closed:
+    def _report_release(self, hold: Hold, began: float, outcome: Released) -> None:
+        if outcome is Released.NOT_OURS and not self.holds.closed:
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
-        if outcome.released is Released.UNSURE and not self.holds.closed:
+        if outcome is Released.UNSURE and not self.holds.closed:
             unsure = KeepUnsure if (rest := hold.rest(began)) else ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
-            done, handed = outcome.released is Released.DONE, outcome.handed_over
+            done, handed = outcome in (Released.DONE, Released.HANDED), outcome is Released.HANDED
             self.holds.report_released(hold, began, confirmed=done, handed=handed)
 
-    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Outcome]:
+    def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Released]:
         return release(self, hold) if handle is None else detach(self, hold, handle)
 
     def _release_late(self, hold: Hold) -> None:

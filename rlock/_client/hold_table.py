@@ -123,23 +123,20 @@ class HoldTable(Holds):
         self.report_given_up(hold)
 
     def report_acquired(self, hold: Hold, grant: Grant, contender: Contender) -> None:
-        report, masters = contender.report, len(self._masters.context.masters)
-        waited, fair = self.clock() - report.began_at, hold.options.fair
-        event = Acquired(
-            hold.name, hold.owner, fair, waited, grant.votes, masters, grant.handed, report.queued
-        )
+        masters, queued = len(self._masters.context.masters), contender.told_queued
+        waited, fair = self.clock() - contender.began_at, hold.options.fair
+        event = Acquired(hold.name, hold.owner, fair, waited, grant.votes, masters, grant.handed, queued)
         try:
-            report.ended = True
+            contender.told_end = True
             emit(event)
         finally:
             _emit_pending(hold)
 
     def report_not_acquired(self, contender: Contender, error: BaseException | None = None) -> None:
-        options, report = contender.options, contender.report
-        if observed() and not report.ended:
-            waited = self.clock() - report.began_at
-            event = NotAcquired(options.name, options.fair, waited, _outcome(error), report.queued)
-            report.ended = True
+        if observed() and not contender.told_end:
+            fair, waited = contender.options.fair, self.clock() - contender.began_at
+            event = NotAcquired(contender.name, fair, waited, _outcome(error), contender.told_queued)
+            contender.told_end = True
             emit(event)
 
     def report_released(self, hold: Hold, began: float, *, confirmed: bool, handed: bool = False) -> None:

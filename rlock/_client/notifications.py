@@ -7,9 +7,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
-from ..events import PendingEvents, UnknownMessage
 from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
 from ..rules.keys import HandOff, Wire
@@ -95,20 +93,6 @@ class Inbox:
         self.parker.wake()
 
 
-class UnknownMessages:
-    """The messages that no client of rlock sends: each is counted, the first of its kind is logged."""
-
-    def __init__(self, pending_events: PendingEvents) -> None:
-        self._pending_events = pending_events
-        self._logged: set[str] = set()
-
-    def ignore(self, endpoint: Any, lock: str, kind: str, message: Any) -> None:
-        """Count a message; its sender may be any program."""
-        start, news = repr(message[:60] if type(message) is bytes else message), kind not in self._logged
-        self._logged.add(kind)
-        self._pending_events.add(UnknownMessage(endpoint.label, lock, kind, start, news))
-
-
 class Subscription:
     """The channels of one lock on all masters, and the subscribed contenders."""
 
@@ -131,12 +115,8 @@ class Subscription:
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}
 
     @property
-    def contenders(self) -> list[Contender]:
-        return [found for ref in list(self._contenders.values()) if (found := ref()) is not None]
-
-    @property
     def inboxes(self) -> list[Inbox]:
-        return [contender.inbox for contender in self.contenders]
+        return [found.inbox for ref in list(self._contenders.values()) if (found := ref()) is not None]
 
     def drawn(self) -> Iterator[tuple[Contender, Place]]:
         for ref in self._contenders.values():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from ..events import GroupChanged, MasterAnswers, MasterFailed, OutOfStep
 from ..model import Code, Fault, FaultKind, Vote
@@ -20,7 +20,7 @@ from ..procedures.port import ClientContext
 from ..rules import commands, replies, scripts
 from ..rules.command_templates import Command, encode, end_of_acquire
 from ..rules.restart_guard import Note
-from .connection import Connection, MasterConnection, PendingCall, PendingReply, Traffic, Unacknowledged
+from .connection import L, MasterConnection, PendingCall, PendingReply, Traffic, Unacknowledged
 from .connections import Connections, broken
 
 #: A state that lasts is reported again after this time.
@@ -29,8 +29,6 @@ REPORT_AGAIN_S = 60.0
 ASK_AGAIN_S = 1.0
 
 _YES = Code.YES
-
-L = TypeVar("L", bound=Connection)
 
 
 class Pipeline(Traffic[L]):
@@ -89,7 +87,7 @@ class Pipeline(Traffic[L]):
     def _send_script(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """The master does not have the script of a command."""
         call, command = pending.call, pending.command
-        if command.script in scripts.LEASING and call is not None and (call.over or call.ballot.settled):
+        if command.script in scripts.LEASING and call is not None and (call.over or call.settled):
             # Only load it for later calls. The release of this acquire may have passed already, and the vote
             # would stand until its lease ends.
             load = encode(("SCRIPT", "LOAD", command.script.source))
@@ -175,14 +173,13 @@ class Pipeline(Traffic[L]):
         return True
 
     def _count(self, call: PendingCall, master: int, vote: Vote) -> None:
-        ballot = call.ballot
-        settled = ballot.settled
+        settled = call.settled
         # A lost round counts replies after its verdict, too: otherwise a late grant would not be undone.
-        decided = call.over or (settled and ballot.granted >= ballot.quorum)
+        decided = call.over or (settled and call.granted >= call.quorum)
         if decided and not call.request.count_late:
             return
-        if ballot.cast(master, vote) and not settled:
-            ballot.decided_at = self._clock()
+        if call.cast(master, vote) and not settled:
+            call.decided_at = self._clock()
             if call.parker is not None:
                 self._connections.wake(call)
         if call.over:
@@ -197,8 +194,8 @@ class Pipeline(Traffic[L]):
         if self._guard.max_ttl != call.max_ttl:
             now, call.max_ttl = self._clock(), self._guard.max_ttl
             grants = call.request.command.script in scripts.GRANTING
-            for i, vote in list(call.ballot.votes.items()):
-                call.ballot.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
+            for i, vote in list(call.votes.items()):
+                call.amend(i, self._guard.filter_vote(i, vote, now, grants=grants))
 
     def _needs_replicas(self, server: MasterConnection[L], pending: PendingReply) -> bool:
         """Whether the vote on a command counts only when all replicas have it."""

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from ..events import MasterAnswers, MasterFailed, SubscribeRefused
+from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
 from ..procedures.contender import Contender, LocalGrant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
@@ -24,17 +24,15 @@ from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
-from .connection import Connection, MasterConnection, Traffic
+from .connection import L, MasterConnection, Traffic
 from .connections import Connections, broken
-from .notifications import Inbox, SubscribeReplies, Subscription, UnknownMessages
+from .notifications import Inbox, SubscribeReplies, Subscription
 from .runtime import Runtime
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
 #: After so many looks all masters have to confirm: a firewall may have forgotten a quiet connection.
 PROBE_LOOKS = 10
-
-L = TypeVar("L", bound=Connection)
 
 
 class Subscriptions(Notifications, Traffic[L]):
@@ -58,17 +56,12 @@ class Subscriptions(Notifications, Traffic[L]):
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
         self._replies = SubscribeReplies(request_timeout)
-        self._unknown = UnknownMessages(context.pending_events)
+        #: The kinds of unknown messages of which the log has a line.
+        self._logged: set[str] = set()
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections = make_connections(
-            endpoints,
-            context,
-            runtime,
-            self._mutex,
-            self,
-            timeout=request_timeout,
-            subscriber=True,
+            endpoints, context, runtime, self._mutex, self, timeout=request_timeout, subscriber=True
         )
 
     def is_subscribed(self, name: str) -> bool:
@@ -281,7 +274,7 @@ class Subscriptions(Notifications, Traffic[L]):
                 for inbox in each.inboxes:
                     inbox.on_release(server.index, payload)
         elif kind == b"message":
-            self._unknown.ignore(server.endpoint, found.name, "release", payload)
+            self._ignore(server, found, "release", payload)
 
     def _sharing(self, found: Subscription) -> list[Subscription]:
         """Other locks with the same channels: with Redisson those of `x` and `{x}` are one."""
@@ -297,7 +290,14 @@ class Subscriptions(Notifications, Traffic[L]):
         elif OWN.announces(token):
             self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
         else:
-            self._unknown.ignore(server.endpoint, found.name, "hand-off", payload)
+            self._ignore(server, found, "hand-off", payload)
+
+    def _ignore(self, server: MasterConnection[L], found: Subscription, kind: str, message: Any) -> None:
+        """Count a message that no client of rlock sends; its sender may be any program."""
+        start, news = repr(message[:60] if type(message) is bytes else message), kind not in self._logged
+        self._logged.add(kind)
+        unknown = UnknownMessage(server.endpoint.label, found.name, kind, start, news)
+        self._context.pending_events.add(unknown)
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._replies.refusing.discard(server.index)

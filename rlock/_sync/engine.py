@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from .._client import engine
 from .._client.calls import Calls
@@ -18,16 +18,13 @@ from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
-from ..procedures.port import WaitGenerator
+from ..procedures.port import T, WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
 from ..rules.options import ClientOptions
-from .connection import Endpoint
-from .connections import Connections
+from .connections import Connections, Endpoint
 from .greenlets import hub_thread
 from .runtime import Runtime, run
 from .watchdog import Watchdog
-
-T = TypeVar("T")
 
 
 class Engine(engine.Engine):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
 from .._client import runtime
 from .._client.runtime import NO_WAIT
 from ..events import log
-from ..procedures.port import WaitGenerator
-
-T = TypeVar("T")
+from ..procedures.port import T, WaitGenerator
 
 
 def run(generator: WaitGenerator[T]) -> T:

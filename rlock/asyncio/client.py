@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import clock
-from .._async.connection import Endpoint
+from .._async.connections import Endpoint
 from .._async.engine import Engine
 from .._async.runtime import run
 from .._client import hold_table

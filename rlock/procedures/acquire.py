@@ -97,7 +97,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
 
 def _read_within(port: Port, contender: Contender, writer: Hold) -> bool:
     """Make a reader's hold of the writer's. The masters learn of it when the writer is released."""
-    owner = port.context.new_owner(contender.label)
+    owner = f"{contender.label}:{writer.owner.rpartition(':')[2]}"  # an eviction of the writer bans both
     contender.owners.append(owner)
     return port.admit(contender, Grant(owner, writer.acquired_at, token=writer.token))
 
@@ -115,7 +115,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         timeout = _time_for(until - clock(), options)
         grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
         if grant is not None:
-            return grant._replace(handed=wake is Wake.HANDED)
+            return grant._replace(handed=True) if wake is Wake.HANDED else grant
         if findings.holder is not None and port.owns(contender):
             return None  # otherwise it would wait for its own release
         ballot, now = findings.ballot, clock()

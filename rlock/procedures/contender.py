@@ -73,15 +73,6 @@ class Findings:
             self.contended = self.contended or ballot.foreign_holder(voters_only=True) is not None
 
 
-@dataclass(slots=True)
-class Report:
-    """The events of one acquire that were emitted: each one once, also if Ctrl-C comes between two lines."""
-
-    began_at: float
-    queued: bool = False
-    ended: bool = False
-
-
 class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
 
@@ -94,7 +85,10 @@ class Contender:
         writer: Hold | None = None,
     ) -> None:
         self.key = key
+        self.name = options.name
         self.options = options
+        #: The `<client>` of its owner tokens.
+        self.label = key.label + SHARED if options.shared else key.label
         self.until = until
         self.stage = Stage.NEW
         #: Owner tokens that may have votes, or a place.
@@ -110,16 +104,9 @@ class Contender:
         #: The writer's hold of the same owner, whose reader it asks for.
         self.writer = writer
         self.findings = Findings()
-        self.report = Report(began_at)
-
-    @property
-    def name(self) -> str:
-        return self.options.name
-
-    @property
-    def label(self) -> str:
-        """The `<client>` of its owner tokens."""
-        return self.key.label + SHARED if self.options.shared else self.key.label
+        self.began_at = began_at
+        #: Its events that were emitted: each one once, also if Ctrl-C comes between two lines.
+        self.told_queued = self.told_end = False
 
     @property
     def verdict(self) -> Verdict:

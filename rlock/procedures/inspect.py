@@ -52,7 +52,7 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     ballot, held = yield from _ask_twice(masters, name, timeout)
     if not held:
         return False
-    if not ballot.claims():
+    if not ballot.most_named()[1]:
         raise unreachable(masters.context, name, ballot)
     return True
 
@@ -67,7 +67,7 @@ def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tup
     ballot = yield from _ask(masters, name, timeout)
     if may_be_held(masters.context, ballot):
         return ballot, True
-    if not ballot.claims():
+    if not ballot.most_named()[1]:
         return ballot, False
     again = yield from _ask(masters, name, timeout)
     too_long = masters.context.clock() - ballot.sent_at >= MIN_TTL
@@ -97,7 +97,7 @@ def status(masters: Masters, name: str, timeout: float) -> WaitGenerator[LockSta
 def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None = None) -> LockStatus:
     """The status of a lock by a ballot of `commands.status`. ``free``: nobody has it; None: by this one."""
     if free is None:
-        free = not ballot.claims() and not may_be_held(context, ballot)
+        free = not ballot.most_named()[1] and not may_be_held(context, ballot)
     wrong = faults(context, ballot)
     views = []
     for i, master in enumerate(context.masters):
@@ -110,7 +110,7 @@ def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None
         else:
             views.append(MasterStatus(master, None, guarded=vote.guarded))
     length, waiters = _queue(ballot)
-    claim, most = next(iter(ballot.claims().most_common(1)), ("", 0))
+    claim, most = ballot.most_named()
     mine = [view for view in views if view.holder is not None and holder_identity(view.holder) == claim]
     if most < context.quorum:
         free = free and ballot.answered >= ballot.quorum

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..model import Code
 from ..rules import commands
@@ -26,17 +25,12 @@ from .port import ClientContext, Masters, Port, Request, WaitGenerator
 
 class Released(enum.Enum):
     DONE = "done"  # a quorum freed it, or keeps it
+    HANDED = "handed over"  # a quorum freed it, and a waiter of this process has it
     NOT_OURS = "not ours"  # a quorum did not know the owner: the hold was lost before
     UNSURE = "unsure"  # neither; votes that are left end with the lease
 
 
-class Outcome(NamedTuple):
-    released: Released
-    handed_over: bool  # a waiter of this process has the lock
-    mark: int = 0  # of the handle that has it
-
-
-def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
+def release(port: Port, hold: Hold) -> WaitGenerator[Released]:
     """Send the release to all masters; a master that cannot be reached gets it when it is back.
 
     After an exception the caller must `end` it: the command may have reached some masters only.
@@ -63,7 +57,7 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Outcome]:
         hold.read_since = -math.inf
     elif sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
         hold.read_since = ballot.sent_at
-    return Outcome(released, given)
+    return Released.HANDED if given else released
 
 
 def end(masters: Masters, hold: Hold) -> None:
@@ -88,7 +82,7 @@ def ending(context: ClientContext, hold: Hold, rest: float) -> Command:
     return commands.free(context.wire, hold.name, hold.owner, hold.waiter, token)
 
 
-def _keep(port: Port, hold: Hold, rest: float) -> WaitGenerator[Outcome]:
+def _keep(port: Port, hold: Hold, rest: float) -> WaitGenerator[Released]:
     """Renew the lease for the last time, for the ``rest`` of `hold_at_least`."""
     context, timeout = port.context, hold.options.lease.request_timeout
     ballot = yield from port.masters.call(Request(ending(context, hold, rest), timeout, Settle.WON_OR_ALL))
@@ -96,7 +90,7 @@ def _keep(port: Port, hold: Hold, rest: float) -> WaitGenerator[Outcome]:
     # Nobody puts the key back any more, so one that is absent was removed by an operator.
     event = votes.event(until, context.clock(), max_ttl, (), shared=True)
     kept = {LeaseEvent.RENEWED: Released.DONE, LeaseEvent.DISOWNED: Released.NOT_OURS}
-    return Outcome(kept.get(event, Released.UNSURE), handed_over=False)
+    return kept.get(event, Released.UNSURE)
 
 
 def _hand_over(

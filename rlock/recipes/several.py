@@ -155,7 +155,7 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
                 contender.step(Step.GRANT)
                 engine.finish(contender, got=True)
             else:
-                contender.report.ended = True  # no event: the acquire goes on
+                contender.told_end = True  # no event: the acquire goes on
                 engine.give_back(contender, RLockError("refused"))
         return None if refused is None else refused.options
     except BaseException as error:

@@ -85,20 +85,18 @@ class Hold:
     count: int = 1  # unreleased acquires; the masters get a changed count with the next renewal
     renewal: RenewalState = field(default_factory=RenewalState)
     report: ReportState = field(default_factory=ReportState)
+    name: str = field(init=False)
     lease: Lease = field(init=False)
     writer: Hold | None = None  # of the same owner: its lease is this reader's, until it is released
     reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
     #: When the command was sent by which a quorum made it that reader; -inf: no quorum knew the writer.
     read_since: float = math.inf
+    mark: int = 0  # of its handle; 0: the fencing token
 
     def __post_init__(self) -> None:
-        self.lease = Lease(self.options.lease.ttl, self.acquired_at)
+        self.name, self.lease = self.options.name, Lease(self.options.lease.ttl, self.acquired_at)
         if self.writer is not None:
             self.lease, self.renewal.stopped = self.writer.lease, WITHIN
-
-    @property
-    def name(self) -> str:
-        return self.options.name
 
     def rest(self, now: float) -> float:
         """How long the lock must stay taken after a release at ``now``, unless its owner reads on."""

@@ -49,8 +49,8 @@ def fence(name: str) -> str:
 
 
 def evicted(name: str, owner: str) -> str:
-    """The key that exists while an evicted owner must not come back."""
-    return own_key(name, f"evicted:{owner}")
+    """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
+    return own_key(name, f"evicted:{owner.replace(SHARED, '')}")
 
 
 def readers(name: str) -> str:

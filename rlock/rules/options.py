@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -112,13 +112,10 @@ class LockOptions:
     fair: bool = False
     hold_at_least: float = 0.0
     shared: bool = False  # a reader
-
-    @property
-    def hold_name(self) -> str:
-        return hold_name(self.name, self.shared)
+    hold_name: str = field(init=False)  # see `keys.hold_name`
 
     def __post_init__(self) -> None:
-        check_name(self.name)
+        object.__setattr__(self, "hold_name", hold_name(check_name(self.name), self.shared))
         if not isinstance(self.fair, bool):
             raise OptionsError(f"fair must be True or False, not {self.fair!r}")
         if self.on_lost is not None and not callable(self.on_lost):

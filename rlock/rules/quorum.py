@@ -172,22 +172,18 @@ class Ballot:
             for vote in list(self.votes.values())
         )
 
-    def claims(self) -> Counter[str]:
-        """On how many masters each holder has the lock; one holder may have several owner tokens."""
-        return Counter(holder_identity(vote.holder) for vote in list(self.votes.values()) if vote.holder)
-
     def foreign_holder(self, *, voters_only: bool = False) -> str | None:
         """The other owner that a quorum of masters (with a vote) named; None: no owner certainly has one."""
-        holder, most = self._most_named(voters_only=voters_only)
+        holder, most = self.most_named(voters_only=voters_only)
         return holder if most >= self.quorum else None
 
     def split(self) -> bool:
         """Whether certainly nobody else has a quorum, whatever the masters without a vote would say."""
-        return self._most_named()[1] + self.masters - self.voters < self.quorum
+        return self.most_named()[1] + self.masters - self.voters < self.quorum
 
     def scattered(self) -> bool:
         """Whether nobody else has a quorum, unless an answer that is on its way names one."""
-        return self._most_named()[1] + self.faulted < self.quorum
+        return self.most_named()[1] + self.faulted < self.quorum
 
     def standing(self) -> dict[int, str]:
         """By master: the owner that has its vote, or the first in its queue. The caller may be among them."""
@@ -203,7 +199,8 @@ class Ballot:
         votes = Counter(owner for owner in self.standing().values() if owner not in passed_over)
         return min(votes, key=lambda owner: (-votes[owner], owner.rpartition(":")[2], owner), default=None)
 
-    def _most_named(self, *, voters_only: bool = False) -> tuple[str | None, int]:
+    def most_named(self, *, voters_only: bool = False) -> tuple[str | None, int]:
+        """The other owner that most masters (with a vote) name as the holder, and how many do."""
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
         holder, most, token, identity = None, 0, "", ""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._async.connection import StreamConnection
+from rlock._async.connections import StreamConnection
 from rlock._async.runtime import Parker
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters

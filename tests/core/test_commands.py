@@ -220,8 +220,8 @@ def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
             with calls._mutex:
                 calls.on_data(server, connection, data)
             vote = replies.decode_one(reply)._replace(note=None)
-            if call.ballot.votes[1]._replace(note=None) != vote:
-                wrong.append(f"{tracer.where}: {call.ballot.votes[1]}")
+            if call.votes[1]._replace(note=None) != vote:
+                wrong.append(f"{tracer.where}: {call.votes[1]}")
     assert wrong == []
     assert cut_short > 5
 

@@ -259,10 +259,10 @@ class World(Port, Masters, Notifications):
         return False
 
     def wants_queue_length(self, contender: Contender) -> bool:
-        return observed() and not contender.report.queued
+        return observed() and not contender.told_queued
 
     def report_queued(self, contender: Contender, length: int) -> None:
-        contender.report.queued = True
+        contender.told_queued = True
         emit(Queued(contender.name, length))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:

@@ -15,11 +15,11 @@ import pytest
 import rlock
 import rlock.asyncio
 from evidence.neighbours.faults import server
-from rlock._async.connection import Endpoint as AsyncEndpoint
+from rlock._async.connections import Endpoint as AsyncEndpoint
 from rlock._async.runtime import run as async_run
 from rlock._client import endpoints, sentinel
 from rlock._client.handshake import ConnectError, ConnectOptions, connect
-from rlock._sync.connection import Endpoint
+from rlock._sync.connections import Endpoint
 from rlock._sync.engine import Engine
 from rlock._sync.runtime import run
 

@@ -11,8 +11,8 @@ import redis.sentinel
 
 import rlock
 import rlock.asyncio
-from rlock._async.connection import Endpoint as AsyncEndpoint
-from rlock._sync.connection import Endpoint
+from rlock._async.connections import Endpoint as AsyncEndpoint
+from rlock._sync.connections import Endpoint
 from rlock.rules.keys import NOTE
 from rlock.testing.local.embedded import Master
 

@@ -238,7 +238,7 @@ def test_ctrl_c_before_any_line_of_a_nested_release_gives_back_one_acquire_or_no
 
 
 #: The files through which a message goes.
-READING = ("subscriptions.py", "notifications.py", "_sync/connections.py", "_sync/connection.py")
+READING = ("subscriptions.py", "notifications.py", "_sync/connections.py")
 NEVER = 1_000_000_000
 
 

@@ -158,6 +158,21 @@ def test_an_evicted_writer_does_not_read_on(urls: list[str], make_client: MakeCl
     assert not other.status("x").locked
 
 
+@pytest.mark.kinds("blocking", "memory")
+def test_an_evicted_writer_that_a_signal_handler_releases_does_not_read_on(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client, other = make_client(urls), make_client(urls)
+    lock = client.read_write_lock("x")
+    lock.writer.acquire()
+    lock.reader.acquire()
+    other.evict("x")
+    with client._engine().holds.mutex:  # as in the middle of a change
+        lock.writer.release()
+    assert eventually(lock.reader.lost.is_set)
+    assert not other.status("x").locked
+
+
 def test_a_writer_that_reads_on_keeps_no_reader_out_by_hold_at_least(
     urls: list[str], make_client: MakeClient
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from rlock._client.handshake import ConnectOptions
-from rlock._sync.connection import Endpoint
+from rlock._sync.connections import Endpoint
 from rlock._sync.runtime import run
 from rlock.rules.restart_guard import Note
 from rlock.testing.local.embedded import Master, ServerBinary

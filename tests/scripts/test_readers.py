@@ -11,7 +11,7 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, READERS
 from rlock.rules.tickets import Place
 
-from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, THEIRS, TICKET, Box, Ears
+from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Box, Ears
 
 READER = "anna+shared:"
 #: A reader's place; the token with which it asks is another one.
@@ -71,6 +71,15 @@ def test_an_invited_reader_whose_place_is_put_back_keeps_no_writer_out(invited: 
     for place in PLACES:
         end(invited, place)
     assert invited.content() is None
+
+
+def test_a_writer_does_not_wait_for_an_invited_reader_that_stands_behind_it_again(invited: Box) -> None:
+    assert join(invited, PLACES[0])[0] == 1
+    invited.client.zadd(QUEUE, {"writer:1|s1": TICKET - 1})
+    for place in (*PLACES[1:], PLACES[1]):
+        assert join(invited, place)[0] == -1
+    end(invited, PLACES[0])
+    assert invited.content() == ("hash", {"writer:1": "1"})
 
 
 def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> None:

@@ -14,7 +14,7 @@ import redis
 
 import rlock
 from rlock._client.handshake import ConnectOptions
-from rlock._sync.connection import Endpoint
+from rlock._sync.connections import Endpoint
 from rlock._sync.runtime import run
 from rlock.rules.restart_guard import NO_INFO, Guard
 

@@ -17,7 +17,7 @@ from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.order import SETTLE_S, Harm, judge_order
 from rlock.testing.contention.recorder import LOOK_S, Hold, Recorder
 
-from ..histories import Line, ask, got, history, hold, look, ms, nested, release
+from ..histories import Line, ask, got, history, hold, look, ms, nested, release, shared
 
 
 def checks(made: History, evictions: list[Eviction] | None = None) -> set[str]:
@@ -53,6 +53,15 @@ OVERLAP = {"overlap"}
         (history(java=JAVA, b=hold(49, 60, 2)), OVERLAP),
         (history(java=JAVA, b=hold(50, 60, 2)), set()),
         (history(java=JAVA[:2], b=hold(2, 60, 2)), set()),
+        (history(a=shared(hold(0, 10, 1)), b=shared(hold(5, 20, 1))), set()),
+        (history(a=shared(hold(0, 10, 1)), b=hold(9, 20, 2)), OVERLAP),
+        (history(a=hold(0, 10, 1), b=shared(hold(9, 20, 1))), OVERLAP),
+        # The reader that ends last keeps a writer out, and a reader behind the writer does not hide it.
+        (history(a=shared(hold(0, 90, 1)), b=shared(hold(5, 9, 1)), c=hold(50, 60, 2)), OVERLAP),
+        (history(a=[*hold(0, 10, 1), *shared(hold(5, 30, 1), 1)], b=shared(hold(20, 40, 1))), set()),
+        (history(a=[*hold(0, 10, 1), *shared(hold(5, 30, 1), 1)], b=hold(20, 40, 2)), OVERLAP),
+        (history(a=[*hold(0, 10, 1), *shared(hold(5, 30, 1))]), OVERLAP),
+        (history(a=shared(hold(2000, 2010, 6)), b=hold(4020, 4030, 6)), {"token falls"}),
         (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 5)), {"token falls"}),
         (history(a=hold(2000, 2010, 6), b=hold(4020, 4030, 6)), {"token falls", "token shared"}),
     ],

@@ -31,6 +31,10 @@ class Library(ABC):
     def lock(self, name: str) -> Lock:
         """A lock object for one thread; the worker makes one for each thread and name."""
 
+    def shared(self, name: str) -> Lock:
+        """The reader of this name, whose writer is `lock`."""
+        raise Unsupported("it has no readers")
+
     def kept(self, name: str) -> Lock:
         """The same, for a lock that is held for long: renewed by what the library has for that."""
         raise Unsupported("nothing in it renews a lock that is held")

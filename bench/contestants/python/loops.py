@@ -6,6 +6,7 @@ The coroutines of a library for threads await nothing: `run` runs each in the th
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Coroutine
@@ -36,26 +37,36 @@ class Loops:
     def __init__(self, library: Library) -> None:
         self.library = library
         self.awaits = isinstance(library, AsyncLibrary)
-        self.locks: dict[tuple[str, int], Lock] = {}
+        self.locks: dict[tuple[str, int, bool], Lock] = {}
 
-    def lock(self, name: str, thread: int = 0) -> Lock:
+    def lock(self, name: str, thread: int = 0, shared: bool = False) -> Lock:
         """A thread's lock of this name: requests that follow each other mean the same one."""
-        if (name, thread) not in self.locks:
-            self.locks[name, thread] = self.library.lock(name)
-        return self.locks[name, thread]
+        if (name, thread, shared) not in self.locks:
+            self.locks[name, thread, shared] = (self.library.shared if shared else self.library.lock)(name)
+        return self.locks[name, thread, shared]
 
     async def loop(
-        self, lock: str, threads: int = 1, own: bool = False, nested: bool = False, **turns: Any
+        self,
+        lock: str,
+        threads: int = 1,
+        own: bool = False,
+        nested: bool = False,
+        readers: float = 0.0,
+        **turns: Any,
     ) -> dict[str, Any]:
         sections: list[list[int]] = []
         errors: list[str] = []
         locks = [self.lock(f"{lock}{i}" if own else lock, i) for i in range(threads)]
+        shared = [self.lock(lock, i, shared=True) for i in range(threads)] if readers else locks
         if nested:
             if not self.library.reentrant:
                 raise Unsupported("not reentrant")
             await self._acquire(locks[0])
         try:
-            loops = [self._loop(each, i, sections, errors, **turns) for i, each in enumerate(locks)]
+            loops = [
+                self._loop(each, i, sections, errors, (shared[i], readers), **turns)
+                for i, each in enumerate(locks)
+            ]
             if threads == 1:  # by the owner of locks that `acquire` has got
                 await loops[0]
             elif self.awaits:
@@ -87,13 +98,13 @@ class Loops:
 
     async def hold(self, prefix: str, count: int) -> dict[str, Any]:
         for i in range(count):
-            lock = self.locks[f"{prefix}{i}", 0] = self.library.kept(f"{prefix}{i}")
+            lock = self.locks[f"{prefix}{i}", 0, False] = self.library.kept(f"{prefix}{i}")
             await self._acquire(lock)
         return {}
 
     async def drop(self, prefix: str, count: int) -> dict[str, Any]:
         for i in range(count):
-            await self._release(self.locks.pop((f"{prefix}{i}", 0)))
+            await self._release(self.locks.pop((f"{prefix}{i}", 0, False)))
         return {}
 
     async def _acquire(self, lock: Lock, wait_ms: float = PATIENCE_MS) -> None:
@@ -114,10 +125,11 @@ class Loops:
 
     async def _loop(
         self,
-        lock: Lock,
+        writer: Lock,
         i: int,
         sections: list[list[int]],
         errors: list[str],
+        readers: tuple[Lock, float],
         count: int | None = None,
         hold_us: int = 0,
         start_ns: int = 0,
@@ -127,16 +139,18 @@ class Loops:
         await self._pause(start_ns - now())
         turns = iter(range(count)) if count else iter(lambda: now() < stop_ns, False)
         for _ in turns:
+            shared = random.random() < readers[1]
+            lock = readers[0] if shared else writer
             asked = now()
             try:
                 await self._acquire(lock, wait_ms)
                 entered = now()
                 if hold_us:
                     await self._pause(hold_us * 1000)
-                section = [i, asked, entered, now(), 0]
+                section = [i, asked, entered, now(), 0, shared]
                 sections.append(section)  # before a release that may fail
                 await self._release(lock)
-                section[-1] = now()
+                section[4] = now()
             except Exception as error:
                 errors.append(told(error))
                 await self._pause(AFTER_ERROR_NS)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ..._client import handshake
 from ..._client.engine import client_label
-from ..._sync.connection import Endpoint
+from ..._sync.connections import Endpoint
 from ...clock import now
 from ...model import Code
 from ...procedures.port import new_owner

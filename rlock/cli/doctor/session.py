@@ -13,7 +13,7 @@ import hiredis
 
 from ..._client.libraries import library_of
 from ..._client.reader import Reader
-from ..._sync.connection import Endpoint
+from ..._sync.connections import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
 from .facts import Trouble

@@ -15,7 +15,7 @@ import hiredis
 
 from ..._client.handshake import connect_error
 from ..._client.libraries import library_of
-from ..._sync.connection import Endpoint
+from ..._sync.connections import Endpoint
 from ...rules import replies
 from ...rules.keys import NOTE, is_owner
 from . import info

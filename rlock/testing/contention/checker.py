@@ -47,39 +47,51 @@ class Overlap(NamedTuple):
 
 
 def overlapping(
-    items: Iterable[T], begin: Callable[[T], float], end: Callable[[T], float]
+    items: Iterable[T],
+    begin: Callable[[T], float],
+    end: Callable[[T], float],
+    shared: Callable[[T], bool] = lambda _: False,
 ) -> list[tuple[T, T]]:
     """Each item that begins while an earlier one lasts, behind the earlier one that ends last.
 
-    An item that ends when it begins overlaps nothing.
+    An item that ends when it begins overlaps nothing, and a shared one no other shared one.
     """
     found: list[tuple[T, T]] = []
-    last: T | None = None
+    last: dict[bool, T] = {}
     for item in sorted(items, key=begin):
-        if last is not None and begin(item) < min(end(last), end(item)):
-            found.append((last, item))
-        if last is None or end(item) > end(last):
-            last = item
+        kind = shared(item)
+        for other, earlier in last.items():
+            if not (kind and other) and begin(item) < min(end(earlier), end(item)):
+                found.append((earlier, item))
+        if kind not in last or end(item) > end(last[kind]):
+            last[kind] = item
     return found
 
 
 def overlaps(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> list[Overlap]:
-    """Each hold that began while another one of its lock was valid."""
-    evictions = list(evictions)
+    """Each hold that began while one of its lock was valid that excludes it."""
+    holds, evictions = list(holds), list(evictions)
+    owners = {hold.id: hold.grant.owner for hold in holds}
 
     def end(hold: Attempt) -> int:
-        evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
+        # A reader within a writer is evicted with it.
+        own = {hold.grant.owner, owners.get(hold.within)}
+        evicted = [e.at for e in evictions if e.lock == hold.lock and own.intersection(e.owners)]
         return min([hold.valid_to, *evicted])
 
     return [
         Overlap(a, b, min(end(a), end(b)) - b.grant.at)
         for held in by_lock(holds).values()
-        for a, b in overlapping(held, lambda hold: hold.grant.at, end)
+        for a, b in overlapping(held, lambda hold: hold.grant.at, end, lambda hold: hold.shared)
+        if b.within != a.id
     ]
 
 
 def falling_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
-    """Pairs of which the second was sent after the return of the first, and has no higher token."""
+    """Pairs of which the second, no reader, was sent after the return of the first, and has no higher token.
+
+    A reader may have that of the last writer, and after a loss of memory an older one.
+    """
     found = []
     for held in by_lock(holds).values():
         highest: Attempt | None = None
@@ -90,17 +102,17 @@ def falling_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
                 if highest is None or following.grant.token > highest.grant.token:
                     highest = following
                 following = next(returned, None)
-            if highest is not None and highest.grant.token >= hold.grant.token:
+            if highest is not None and not hold.shared and highest.grant.token >= hold.grant.token:
                 found.append((highest, hold))
     return found
 
 
 def shared_tokens(holds: Iterable[Attempt]) -> list[tuple[Attempt, Attempt]]:
-    """Two holds of one lock with one token."""
+    """Two exclusive holds of one lock with one token."""
     found = []
     for held in by_lock(holds).values():
         seen: dict[int, Attempt] = {}
-        for hold in held:
+        for hold in (hold for hold in held if not hold.shared):
             first = seen.setdefault(hold.grant.token, hold)
             if first is not hold:
                 found.append((first, hold))

@@ -4,6 +4,7 @@ One map a line, ``:invoke`` and ``:ok`` for each operation. An owner is one oute
 
 - ``acquire``: from the call to its return, with the fencing token. Acquires that did not get the lock say
   nothing about exclusion and are left out.
+- ``share``: as acquire, for a reader. ``:within`` is the owner whose writer its thread held when it asked.
 - ``release``: from the call to its return.
 - ``expire``: the end of a validity without a release, as far as its holder knew, or an eviction. It has no
   return: the lock may stay taken for longer, and nobody may have it earlier.
@@ -34,14 +35,16 @@ class Event(NamedTuple):
     lock: str
     owner: str
     token: int = 0
+    within: str = ""
 
     def edn(self, index: int) -> str:
         """The line."""
-        token = f", :token {self.token}" if self.token else ""
+        more = f", :token {self.token}" if self.token else ""
+        more += f', :within "{self.within}"' if self.within else ""
         lock = self.lock.replace("\\", "\\\\").replace('"', '\\"')
         return (
             f"{{:index {index}, :process {self.process}, :type :{self.kind}, :f :{self.f}, "
-            f':time {self.at}, :value ["{lock}" {{:owner "{self.owner}"{token}}}]}}'
+            f':time {self.at}, :value ["{lock}" {{:owner "{self.owner}"{more}}}]}}'
         )
 
 
@@ -52,13 +55,13 @@ def events(history: History, evictions: Iterable[Eviction] = ()) -> list[Event]:
 
 
 def _operations(hold: Attempt, numbers: Iterator[int], evictions: list[Eviction]) -> Iterator[Event]:
-    def event(at: int, kind: str, f: str, token: int = 0) -> Event:
-        return Event(at, kind != "invoke", process, kind, f, hold.lock, hold.id, token)
+    def event(at: int, kind: str, f: str, token: int = 0, within: str = "") -> Event:
+        return Event(at, kind != "invoke", process, kind, f, hold.lock, hold.id, token, within)
 
     # A process has one operation at a time, and the end of a validity is no call of the holder.
-    process = next(numbers)
-    yield event(hold.asked_at, "invoke", "acquire")
-    yield event(hold.grant.at, "ok", "acquire", hold.grant.token)
+    process, how = next(numbers), "share" if hold.shared else "acquire"
+    yield event(hold.asked_at, "invoke", how, within=hold.within)
+    yield event(hold.grant.at, "ok", how, hold.grant.token)
     evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
     end = min([hold.valid_to, *evicted])
     if hold.left_at is None or hold.left_at > end:

@@ -48,6 +48,8 @@ class Attempt:
     lock: str
     asked_at: int
     timeout: float = -1.0
+    shared: bool = False
+    within: str = ""  # the attempt whose writer its owner held, when it asked for the reader
     grant: Grant = NO_GRANT
     #: Since when it had its place in the queue, if its journal says so.
     arrived_at: int | None = None
@@ -95,7 +97,8 @@ class Attempt:
         return any(not look.valid for look in self.looks)
 
     def __str__(self) -> str:
-        text = f"{self.id} of {self.lock!r} (timeout {self.timeout:g}): asked {stamp(self.asked_at)}"
+        text = f"{self.id} of {'shared ' * self.shared}{self.lock!r} (timeout {self.timeout:g}): "
+        text += f"asked {stamp(self.asked_at)}"
         if self.held:
             text += f", sent after {stamp(self.grant.sent_after)}, got {stamp(self.grant.at)}, token "
             text += f"{self.grant.token}, valid to {stamp(self.valid_to)}, {len(self.looks)} looks"
@@ -172,6 +175,8 @@ class History:
             return  # Ctrl-C came before the first line of the attempt, or after its last one
         if attempt is None:
             attempt = Attempt(process, number, line["thread"], line["lock"], at, line.get("timeout", -1.0))
+            attempt.shared = line.get("shared", False)
+            attempt.within = f"{process}#{line['within']}" if line.get("within") else ""
             self.open[process, number] = attempt
             self.attempts.append(attempt)
         elif event == "acquired" and attempt.held:

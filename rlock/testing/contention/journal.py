@@ -5,7 +5,7 @@ A line is a JSON object with ``event`` and ``at``, the instant in nanoseconds. E
 
 | event    | noted                                   | further fields                                  |
 |----------|-----------------------------------------|-------------------------------------------------|
-| acquire  | before ``acquire`` is called            | attempt, thread, lock, timeout, fair            |
+| acquire  | before ``acquire`` is called            | attempt, thread, lock, timeout, fair, shared, within |
 | arrived  | when it has a place in the queue (soak) | attempt                                         |
 | acquired | after it returned True                  | attempt, valid_until, token, hold_count, ttl, owner |
 | valid    | now and then while the lock is held     | attempt, valid_until                            |
@@ -16,6 +16,7 @@ A line is a JSON object with ``event`` and ``at``, the instant in nanoseconds. E
 | idle     | when an order is done; 0: it can begin  | order                                           |
 | end      | when the process ends by itself         |                                                 |
 
+``shared``: it asks for the reader; ``within``: while it holds the writer, by this attempt of its.
 ``attempt`` numbers the outermost acquires of a process; a nested acquire has the number of the outermost one.
 ``acquire`` and ``acquired`` (or ``done``, if the lock was not acquired) are the invocation and the return of
 one operation, ``release`` and ``released`` those of another. ``valid_until`` is 0 when no validity is left,

@@ -54,13 +54,14 @@ def judge_order(history: History, harms: Iterable[Harm], masters: int) -> Order:
     for held in by_lock(history.holds).values():
         instants = [hold.grant.at for hold in held]
         for hold in held:
-            if hold.arrived_at is None:
-                continue
+            if hold.arrived_at is None or hold.shared:
+                continue  # readers that wait go together, and may pass writers
             first, last = bisect_right(instants, hold.arrived_at), bisect_right(instants, hold.grant.at - 1)
             # Tokens rise from grant to grant, and a stopped process may return late from its acquire.
             passed = [
                 other
                 for other in held[first:last]
+                if not other.shared
                 if other.asked_at > hold.arrived_at and other.grant.token < hold.grant.token
             ]
             wait = (hold.arrived_at, hold.grant.at)

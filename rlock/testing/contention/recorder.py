@@ -83,7 +83,13 @@ class Recorder:
             self._journal.note("arrived", attempt=number)
 
     def attempt(
-        self, lock: Any, work: Callable[[Hold], object], *, timeout: float = -1.0, fair: bool = False
+        self,
+        lock: Any,
+        work: Callable[[Hold], object],
+        *,
+        timeout: float = -1.0,
+        fair: bool = False,
+        within: int = 0,
     ) -> bool:
         """Acquire, work, release; False after an `RLockError`. Other exceptions are raised.
 
@@ -95,6 +101,8 @@ class Recorder:
         label = client_label(thread)
         try:
             asked = {"thread": thread, "lock": lock.name, "timeout": timeout, "fair": fair}
+            if lock._options.shared:
+                asked |= {"shared": True, "within": within}
             self._journal.note("acquire", attempt=hold.number, **asked)
             self._under_way[label] = hold.number
             got = lock.acquire(blocking=False) if timeout == 0 else lock.acquire(timeout=timeout)
@@ -109,12 +117,21 @@ class Recorder:
             self._give_back(hold, outcome, reason)
         return not reason
 
+    def downgrade(self, hold: Hold, reader: Any, work: Callable[[Hold], object]) -> None:
+        """Acquire the reader of a lock whose writer is held, release the writer, work, release the reader."""
+
+        def read_on(inner: Hold) -> None:
+            self._give_back(hold, "got", "")
+            work(inner)
+
+        self.attempt(reader, read_on, timeout=0, within=hold.number)
+
     def _acquired(self, hold: Hold) -> None:
         lock = hold.lock
 
         def told() -> dict[str, Any]:
             # Only evictions need the owner, and no public name tells it without a round trip.
-            held = lock._client._engine().hold(lock.name)
+            held = lock._client._engine().hold(lock._options.hold_name)
             # By messages it is for the claim time. As a whole lease it would seem to be a second older.
             brief = held is not None and held.lease.confirmation is not None
             claim = lease.CLAIM_S  # type: ignore[attr-defined]  # a bug of evidence/bugs may have changed it there

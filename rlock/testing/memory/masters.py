@@ -112,6 +112,8 @@ class Master(Readers):
                 if len(entry.scores) >= 20_000:
                     return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
                 place = max(place, max(entry.scores.values()) + 1)
+            if shared and rank == "kept" and waiter not in dict(self.line(queue)):
+                self._came(lock, found)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
         length = len(self.line(queue))

@@ -1,4 +1,7 @@
-"""rlock's blocking client, at its default settings; `Fair`: its locks with ``fair=True``."""
+"""rlock's blocking client, at its default settings; `Fair`: its locks with ``fair=True``.
+
+`ReadWrite`: the writer and the reader of its read-write lock.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +27,9 @@ class Ours(Library):
 
 class Fair(Ours):
     fair = True
+
+
+class ReadWrite(Fair):
+    def shared(self, name: str) -> Lock:
+        reader = self.client.read_write_lock(name).reader
+        return Lock(lambda wait_s: reader.acquire(timeout=wait_s), reader.release)

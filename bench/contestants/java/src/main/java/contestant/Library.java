@@ -67,8 +67,17 @@ final class Library {
             case "rlock" -> clients.get(0).getLock(name);
             case "fairlock" -> clients.get(0).getFairLock(name);
             case "redlock" -> redLock(name);
+            case "rwlock" -> clients.get(0).getReadWriteLock(name).writeLock();
             default -> throw new IllegalArgumentException("no such adapter: " + kind);
         };
+    }
+
+    /** The reader whose writer is {@link #lock}. */
+    Lock shared(String name) {
+        if (!kind.equals("rwlock")) {
+            throw new UnsupportedOperationException("it has no readers");
+        }
+        return clients.get(0).getReadWriteLock(name).readLock();
     }
 
     @SuppressWarnings("deprecation") // by Redisson, in favour of the other two; it is still there

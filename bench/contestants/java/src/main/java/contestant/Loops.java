@@ -7,6 +7,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Lock;
@@ -30,6 +31,7 @@ final class Loops {
         int threads = 1;
         boolean own;
         boolean nested;
+        double readers;
         int count;
         long hold_us;
         long start_ns;
@@ -88,7 +90,8 @@ final class Loops {
             int number = i;
             // The owner is the thread, so all of them may use one object; it is made before the clock starts.
             Lock lock = lock(asked.own ? asked.lock + i : asked.lock);
-            Runnable turns = () -> turns(asked, number, lock, sections, errors);
+            Lock reader = asked.readers > 0 ? library.shared(asked.lock) : lock;
+            Runnable turns = () -> turns(asked, number, lock, reader, sections, errors);
             if (asked.threads == 1) {
                 turns.run(); // by the owner of what "acquire" and "nested" have got
             } else {
@@ -105,15 +108,18 @@ final class Loops {
         return Map.of("sections", sections, "errors", errors);
     }
 
-    private static void turns(Asked asked, int thread, Lock lock, List<long[]> sections, List<String> errors) {
+    private static void turns(
+            Asked asked, int thread, Lock writer, Lock reader, List<long[]> sections, List<String> errors) {
         pause(asked.start_ns);
         for (int turn = 0; asked.count > 0 ? turn < asked.count : System.nanoTime() < asked.stop_ns; turn++) {
+            boolean shared = ThreadLocalRandom.current().nextDouble() < asked.readers;
+            Lock lock = shared ? reader : writer;
             long from = System.nanoTime();
             try {
                 acquire(lock, asked.wait_ms);
                 long entered = System.nanoTime();
                 pause(asked.hold_us > 0 ? entered + TimeUnit.MICROSECONDS.toNanos(asked.hold_us) : 0);
-                long[] section = {thread, from, entered, System.nanoTime(), 0};
+                long[] section = {thread, from, entered, System.nanoTime(), 0, shared ? 1 : 0};
                 sections.add(section); // before a release that may fail
                 lock.unlock();
                 section[4] = System.nanoTime();

@@ -18,7 +18,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 /**
  * The worker of a Java contestant: reads requests, runs them with one kind of lock, writes replies.
  *
- * <p>{@code contestant.Main rlock|fairlock|redlock}. The protocol: bench/contestants/README.md. System.nanoTime() is CLOCK_MONOTONIC
+ * <p>{@code contestant.Main rlock|fairlock|redlock|rwlock}. The protocol: bench/contestants/README.md. System.nanoTime() is CLOCK_MONOTONIC
  * on Linux.
  */
 public final class Main {

@@ -1,0 +1,128 @@
+"""Rules of readers and writers that are broken, and defects that rlock had with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from rlock._client import calls, hold_table
+from rlock._client.watchdog import Watchdog
+from rlock.procedures import acquire, attempt, fencing
+from rlock.rules import commands, scripts
+from rlock.rules.keys import READERS, hold_name, is_shared, own_key
+from rlock.testing.memory.masters import Master, Reply
+from rlock.testing.memory.readers import Readers
+
+from .registry import bug
+from .rules import model
+
+
+@bug("one expiry for all readers", "3.1")
+def one_expiry(stack: ExitStack) -> None:
+    """Each reader sets the deadline of all. A dead one kept writers out until the last one ended."""
+
+    def add(genuine: Any, self: Master, among: str, owner: str, lease_ms: str) -> None:
+        genuine(self, among, owner, lease_ms)
+        scores = self.keys[among].scores
+        self.keys[among].scores = dict.fromkeys(scores, scores[owner])
+
+    model(stack, "_add_reader", add)
+
+
+@bug("reader becomes a writer", "3.1")
+def upgrade(stack: ExitStack) -> None:
+    """A reader that asks for the writer gets it within its own lease, beside other readers."""
+    genuine = hold_table.HoldTable.beside
+
+    def beside(self: Any, key: Any, options: Any) -> Any:
+        reader = None if options.shared else self.find(key, hold_name(options.name, shared=True))
+        return genuine(self, key, options) if reader is None else reader
+
+    stack.enter_context(patch.object(hold_table.HoldTable, "beside", beside))
+
+
+@bug("writer by q - 1 refusals", "3.1")
+def few_refusals(stack: ExitStack) -> None:
+    """A writer wins unless a majority of masters refuses it for their readers."""
+    genuine = calls.Calls.call
+
+    def call(self: Any, request: Any) -> Generator[Any, Any, Any]:
+        ballot = yield from genuine(self, request)
+        read = any(vote.holder == READERS for vote in ballot.votes.values())
+        writes = request.command.script is scripts.ACQUIRE and not is_shared(request.command.words[-2])
+        if writes and read and ballot.granted and ballot.refused < ballot.quorum:
+            ballot.quorum = min(ballot.quorum, ballot.granted)
+        return ballot
+
+    stack.enter_context(patch.object(calls.Calls, "call", call))
+
+
+@bug("reader healed over a writer", "3.7")
+def over_a_writer(stack: ExitStack) -> None:
+    """A reader's key is put back where a writer's stands."""
+
+    def heal(
+        genuine: Any, self: Master, keys: Sequence[str], lease: str, fence: str, task: str, *leases: str
+    ) -> Reply:
+        for lock in keys[: 2 * len(leases) : 4] if task == "heal" else ():
+            if self._fields(lock) == 1 and READERS not in self.keys[lock].fields:
+                del self.keys[lock]
+        return genuine(self, keys, lease, fence, task, *leases)  # type: ignore[no-any-return]
+
+    model(stack, "_readers", heal)
+
+
+@bug("reader's token of one master", "3.8")
+def lowest_token(stack: ExitStack) -> None:
+    """A reader takes the token of any master of its quorum, which may be older than the last writer's."""
+    genuine = fencing.agree
+
+    def agree(
+        masters: Any, options: Any, owner: str, given: Sequence[int], until: float
+    ) -> Generator[Any, Any, int]:
+        if is_shared(owner):
+            return min(given)
+        return (yield from genuine(masters, options, owner, given, until))
+
+    for module in (attempt, acquire):
+        stack.enter_context(patch.object(module, "agree", agree))
+
+
+@bug("writer's validity for its reader", "3.1")
+def validity_of_the_writer(stack: ExitStack) -> None:
+    """An owner that read on with a shorter ttl took the writer's validity along, and masters ended its lease
+    before. Two owners had the lock, without a fault."""
+    stack.enter_context(patch.object(hold_table, "valid_until", lambda *_: math.inf))
+
+
+@bug("reader of an evicted writer healed", "3.7")
+def own_ban(stack: ExitStack) -> None:
+    """An eviction banned the owner token of the writer alone. If its release heard no answers, or came in a
+    signal handler, its reader was put back. The operator had told others that the lock was free."""
+    stack.enter_context(
+        patch.object(commands, "evicted", lambda name, owner: own_key(name, f"evicted:{owner}"))
+    )
+
+
+@bug("evicted writer reads on", "3.7")
+def evicted_reads_on(stack: ExitStack) -> None:
+    """The same where a quorum had answered the release that it does not know the writer."""
+    own_ban(stack)  # it hid behind the mend of this one
+    genuine = Watchdog.read_on
+
+    def read_on(self: Any, writer: Any) -> None:
+        if writer.read_since == -math.inf:
+            writer.read_since = math.inf
+        genuine(self, writer)
+
+    stack.enter_context(patch.object(Watchdog, "read_on", read_on))
+
+
+@bug("invitations of those who left", "4.4")
+def never_came(stack: ExitStack) -> None:
+    """A reader that was invited and gave up still counted. The last one that had come left the lock taken for
+    the claim second, and writers waited for nobody."""
+    stack.enter_context(patch.object(Readers, "_came", lambda _self, _lock, found: found))
