@@ -116,7 +116,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     steps = OPERATIONS[row.name](scene)
     operation = next(steps)
     before, result, failure = scene.lock.hold_count, None, None
-    allowed = (rlock.RLockError, RuntimeError if row.name == "Condition.wait" else rlock.RLockError)
+    allowed = (rlock.RLockError, RuntimeError if "Condition" in row.name else rlock.RLockError)
     try:
         with without_switches(row.beside), disturb(scene):
             result = operation()
@@ -135,8 +135,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
                 wrong += _counts(scene, masters, count)
             with suppress(rlock.RLockError if row.work in SAME or "closes" in row.work else StopIteration):
                 next(steps, None)
-            for name in (NAME, "held"):
-                lock = scene.client.lock(name)
+            for lock in (*scene.client.read_write_lock(NAME), scene.client.lock("held")):
                 while lock.hold_count:
                     with suppress(rlock.LeaseLostError):
                         lock.release()
@@ -157,7 +156,7 @@ def _counts(scene: Scene, masters: MemoryMasters, count: int) -> list[str]:
     lock, owned = scene.lock, scene.lock.is_owned()
     if (lock.hold_count, owned) != (count, count > 0):
         return [f"hold_count is {lock.hold_count} and is_owned() {owned}, for {count} acquires"]
-    return disagree(masters, scene.client._engine().held(NAME).owner) if owned else []
+    return disagree(masters, lock._holders()[0].owner) if owned else []
 
 
 def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[str]:
@@ -275,7 +274,8 @@ def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
                 WORK[row.work](scene)
             except rlock.RLockError as error:
                 # Nothing else can be said to a handler that interrupted the client in a critical section.
-                if INTERRUPTED not in str(error) and not scene.client._closed:
+                upgrades = isinstance(error, rlock.UpgradeError)
+                if INTERRUPTED not in str(error) and not upgrades and not scene.client._closed:
                     errors.append(f"the work: {error!r}")
             if time.monotonic() - began > SOON_S:
                 errors.append(f"the work took {time.monotonic() - began:.1f} s")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import rlock
-from rlock.rules.keys import NOTE
+from rlock.rules.keys import NOTE, is_shared, readers
 from rlock.testing import MemoryMasters
 
 Call = Callable[[], object]
@@ -35,8 +35,9 @@ def left(masters: Iterable[Any]) -> list[str]:
 
 def disagree(masters: MemoryMasters, owner: str) -> list[str]:
     """Whether fewer masters than a quorum have an owner's hold."""
-    entries = [master._keys.look(NAME) for master in masters]
-    has = [name for entry in entries if entry is not None for name in entry.fields]
+    among = [readers(NAME)] if is_shared(owner) else [NAME]
+    entries = [master._keys.look(key) for master in masters for key in among]
+    has = [name for entry in entries if entry is not None for name in (*entry.fields, *entry.scores)]
     return [f"it is held by {owner}, and the masters have {has}"] * (has.count(owner) <= len(masters) // 2)
 
 
@@ -256,6 +257,49 @@ def adopt(scene: Scene) -> Iterator[Call]:
         time.sleep(0.005)
 
 
+def reader(
+    scene: Scene, *, releases: bool = False, within: bool = False, behind: bool = False
+) -> Iterator[Call]:
+    """``within``: the writer has it as well. ``behind``: another owner is the writer."""
+    lock = scene.client.read_write_lock(NAME)
+    if behind:
+        scene.holder(scene.other)
+    if within:
+        lock.writer.acquire()
+    scene.lock = lock.reader
+    if releases:
+        lock.reader.acquire()
+    yield lock.reader.release if releases else lock.reader.acquire
+
+
+def write(scene: Scene, *, reads: bool, reader: bool = False) -> Iterator[Call]:
+    """The release of a writer while readers wait, of its own process and of another.
+
+    ``reads``: it reads on. ``reader``: that is the lock under test.
+    """
+    lock = scene.client.read_write_lock(NAME)
+    lock.writer.acquire()
+    if reads:
+        lock.reader.acquire()
+    for client in (scene.client, scene.other):
+        scene.start(partial(_read, client))
+    until = time.monotonic() + 1.0
+    while scene.client.status(NAME).queue_length < 2 and time.monotonic() < until:
+        time.sleep(0.0005)
+    scene.lock = lock.reader if reader else lock.writer
+    yield lock.writer.release
+
+
+def _read(client: rlock.Client) -> None:
+    with suppress(rlock.RLockError), client.read_write_lock(NAME).reader:
+        pass
+
+
+def reader_condition(scene: Scene) -> Iterator[Call]:
+    scene.lock = scene.client.read_write_lock(NAME).reader
+    return condition(scene)
+
+
 OPERATIONS: dict[str, Operation] = {
     "acquire": acquire,
     "acquire, first use": acquire_first,
@@ -277,6 +321,15 @@ OPERATIONS: dict[str, Operation] = {
     "Condition.wait": condition,
     "detach": detach,
     "adopt": adopt,
+    "acquire a reader": reader,
+    "acquire, in the writer": partial(reader, within=True),
+    "acquire, after a writer": partial(reader, behind=True),
+    "release a reader": partial(reader, releases=True),
+    "release, in the writer": partial(reader, releases=True, within=True),
+    "release to readers": partial(write, reads=False),
+    "release, and read on": partial(write, reads=True),
+    "end of its writer": partial(write, reads=True, reader=True),
+    "Condition of a reader": reader_condition,
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
@@ -285,7 +338,7 @@ ACQUIRES = {
     for name in OPERATIONS
     if "acquire" in name or name in ("adopt", "hand-over to it", "try a busy lock")
 }
-RELEASES = {"detach", "release", "release to a thread"}
+RELEASES = {name for name in OPERATIONS if "release" in name or name == "detach"}
 
 
 def change(name: str, result: object, error: BaseException | None) -> int:

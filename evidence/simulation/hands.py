@@ -90,11 +90,12 @@ def change_kind(play: Play, client: Client, thread: Thread, hold: Hold, dice: Ra
         other = client.holds.find(thread.key, options.hold_name)
     if other is None:
         return hold
-    yield from play.let_go(client, hold)
+    ends, stays = (hold, other) if shared else (other, hold)
+    yield from play.let_go(client, ends)
     try:
         for _ in range(3):
             yield from sleep(dice.choice((0.0, dice.uniform(0.0, 0.4))))
-            play.world.referee.believes(client, other)
+            play.world.referee.believes(client, stays)
     except KeyboardInterrupt:
         pass
-    return other
+    return stays

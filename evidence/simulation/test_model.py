@@ -28,7 +28,7 @@ NOTES = ("1", *(f"life1{mark} {10**16 - 1} 7" for mark in ("", ":durable", "@5")
 #: All that the scripts write.
 KEYS = [
     *(key(name) for name in LOCKS for key in (str, keys.queue, keys.fence)),
-    *(keys.evicted(name, owner) for name in LOCKS for owner in sorted({*OWNERS, *MIXED})),
+    *dict.fromkeys(keys.evicted(name, owner) for name in LOCKS for owner in sorted({*OWNERS, *MIXED})),
     *(keys.readers(name) for name in LOCKS),
     keys.NOTE,
 ]

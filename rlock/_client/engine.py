@@ -275,9 +275,11 @@ class Engine(Port):
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
                 raise LeaseLostError(hold.name, hold.reason)
-            if hold_count == 0 and within:
-                return Released.DONE
-            return (yield from self._give_up(hold, handle)) if hold_count == 0 else None
+            if hold_count or within:
+                return None if hold_count else Released.DONE
+            outcome = yield from self._give_up(hold, handle)
+            self.watchdog.read_on(hold)  # in the block: after Ctrl-C `give_up` does it
+            return outcome
         except BaseException as error:
             if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
                 self.holds.report_released(hold, began, confirmed=False)
@@ -288,7 +290,6 @@ class Engine(Port):
             raise
         finally:
             releasing.pop(hold.owner, None)
-            self.watchdog.read_on(hold)
 
     def _release_here(self, hold: Hold) -> None:
         """Give back one acquire in a handler or finalizer that interrupted a change."""
@@ -320,7 +321,6 @@ class Engine(Port):
         if self.holds.state(hold) is LeaseState.LOST:
             self.watchdog.report_loss(hold, hold.reason)
         self.holds.give_up(hold)
-        self.watchdog.read_on(hold)
 
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""

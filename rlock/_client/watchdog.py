@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
 from ..procedures.port import Masters, WaitGenerator
+from ..procedures.release import end
 from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
@@ -34,7 +35,7 @@ DISOWNED = (
 
 class Watchdog(ABC):
     def __init__(self, holds: HoldTable, masters: Masters) -> None:
-        self._holds = holds
+        self._holds, holds.read_on = holds, self.read_on
         self._masters = masters
         self._schedule = holds.schedule
         self._mutex = holds.mutex
@@ -92,8 +93,10 @@ class Watchdog(ABC):
                 lease.on(LeaseEvent.DISOWNED, DISOWNED)
             elif writer.read_since < math.inf and lease.ttl <= self._masters.context.guard.noted:
                 lease.renewed(writer.read_since, now)
-            if hold in self._holds:
+            if hold in self._holds and hold.owner_key.alive():
                 self.watch(hold)
+        if hold.count < 1:
+            end(self._masters, hold)  # a signal handler has released it meanwhile, here only
         if lease.state is LOST:
             self.report_loss(hold)
 

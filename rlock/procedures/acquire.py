@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ..model import Code, Vote
 from ..rules import commands
 from ..rules.holds import Hold
-from ..rules.keys import holder_identity
+from ..rules.keys import BANNED, holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
@@ -97,7 +97,8 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
 
 def _read_within(port: Port, contender: Contender, writer: Hold) -> bool:
     """Make a reader's hold of the writer's. The masters learn of it when the writer is released."""
-    owner = f"{contender.label}:{writer.owner.rpartition(':')[2]}"  # an eviction of the writer bans both
+    fresh, uuid = port.context.new_owner(contender.label), writer.owner.rpartition(":")[2]
+    owner = f"{contender.label}:{uuid[:BANNED]}{fresh[-12:]}"  # an eviction of the writer bans it, too
     contender.owners.append(owner)
     return port.admit(contender, Grant(owner, writer.acquired_at, token=writer.token))
 
@@ -309,7 +310,7 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         token = yield from note_lease(port.masters, options, local.owner, token, until)
     if token and context.clock() < until:
         waiter, votes = contender.place.waiter, len(local.tokens)
-        return Grant(local.owner, local.sent_at, waiter, local.hops, token, votes, handed=True)
+        return local._replace(waiter=waiter, token=token, votes=votes, handed=True)
     undone = commands.undo(context.wire, contender.name, local.owner)
     port.masters.send(undone, resend_for=options.lease.ttl)
     contender.owners.remove(local.owner)

@@ -135,15 +135,9 @@ def downgrade(
     return command
 
 
-def undo(
-    wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, token: int = 0
-) -> Command:
-    """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
-
-    ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
-    ``token``: as for `free`.
-    """
-    return free(wire, name, owner, waiter, token, hand_on=hand_on, publish=False)
+#: Take back the votes of a failed attempt, and the queue place ``waiter``. It wakes the next waiter at most;
+#: with ``hand_on=False`` none, because that one could only get the votes of a minority.
+undo = partial(free, publish=False)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:

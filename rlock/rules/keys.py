@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 #: The characters that a host's or thread's name may not bring into an owner token.
@@ -24,6 +24,8 @@ MAX_TOKEN = 8 * 10**15
 MAX_TOKEN_BYTES = 512
 #: The end of `<client>` in the owner tokens and places of readers. No host and no thread can bring the plus.
 SHARED = "+shared"
+#: So much of a uuid is that of a writer, and of all readers that its owner becomes.
+BANNED = 20
 #: The one field of a lock that readers hold, see `lua/acquire.lua`.
 READERS = f"readers:{'0' * 32}"
 #: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
@@ -32,7 +34,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
 @lru_cache(maxsize=1024)
-def own_key(name: str, what: str) -> str:
+def own_key(what: str, name: str) -> str:
     """A key or channel of a lock. The name is the hash tag: a Cluster keeps all keys of a lock together."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
@@ -40,22 +42,16 @@ def own_key(name: str, what: str) -> str:
     return f"rlock:{{{name}}}:{what}"
 
 
-def queue(name: str) -> str:
-    return own_key(name, "queue")
-
-
-def fence(name: str) -> str:
-    return own_key(name, "fence")
+#: The keys of a lock beside its hash. `readers`: the owners that share it, by the end of their leases there.
+queue = partial(own_key, "queue")
+fence = partial(own_key, "fence")
+readers = partial(own_key, "readers")
 
 
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
-    return own_key(name, f"evicted:{owner.replace(SHARED, '')}")
-
-
-def readers(name: str) -> str:
-    """The readers that hold a lock, by the end of their leases on this master."""
-    return own_key(name, "readers")
+    client, _, uuid = owner.replace(SHARED, "").rpartition(":")
+    return own_key(f"evicted:{client}:{uuid[:BANNED]}", name)
 
 
 def is_shared(owner: str) -> bool:
@@ -158,7 +154,7 @@ class Wire(NamedTuple):
     def channel(self, name: str) -> str:
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
-        return own_key(name, "released")
+        return own_key("released", name)
 
     def announces(self, message: Any) -> bool:
         if type(message) is not bytes or len(message) > MAX_TOKEN_BYTES:

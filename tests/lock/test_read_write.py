@@ -203,6 +203,20 @@ def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(
         assert not condition.wait(0), "the reader ends and comes back alone"
 
 
+@pytest.mark.kinds("blocking", "memory")
+def test_a_reader_is_renewed_when_its_writer_was_freed_without_a_release(
+    urls: list[str], make_client: MakeClient
+) -> None:
+    client = make_client(urls)
+    lock, engine = client.read_write_lock("x"), client._engine()
+    lock.writer.acquire()
+    with lock.reader:
+        lock.writer._at_fork_reinit()
+        (hold,) = engine.holds
+        assert hold.renewal_stop(engine.clock()) is None
+    assert not client.status("x").locked
+
+
 def test_a_reader_inside_the_writer_ends_alone(urls: list[str], make_client: MakeClient) -> None:
     lock, other = (make_client(urls).read_write_lock("x") for _ in range(2))
     with lock.writer:

@@ -146,7 +146,7 @@ def command_trials(scope: Scope) -> dict[str, tuple[str, ...]]:
     Not those of channels, which need a connection of their own.
     """
     # A key that the user may have: each refusal is an entry in the master's ACL LOG.
-    key = keys.own_key(scope.lock, f"doctor-{os.urandom(8).hex()}")
+    key = keys.own_key(f"doctor-{os.urandom(8).hex()}", scope.lock)
     return {
         "evalsha": ("EVALSHA", _NO_SCRIPT, "0"),
         "eval": ("EVAL", "return 1", "0"),
