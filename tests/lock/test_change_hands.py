@@ -15,6 +15,7 @@ import pytest
 
 import rlock
 from rlock.procedures import transfer
+from rlock.procedures.attempt import pause
 from rlock.procedures.port import Request
 from rlock.procedures.transfer import handle_of, mark
 from rlock.rules import commands
@@ -342,7 +343,7 @@ def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
     lock = client.lock("x")
     lock.acquire()
     text = lock.detach(10)
-    handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), transfer.pause
+    handle, engine = Handle.parse(text, len(urls)), client._engine()
     begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
 
     def swap(present: Handle, owner: Handle) -> None:
