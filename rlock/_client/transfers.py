@@ -32,7 +32,7 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
         if outcome is None:
             raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
         engine._report_release(hold, began, outcome)
-        return handle._replace(mark=hold.mark or hold.token).text()
+        return handle._replace(mark=hold.mark).text()
     except BaseException:
         # Nobody gets the handle.
         free = commands.free(engine.context.wire, name, handle.owner)

@@ -50,25 +50,26 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
     given = [vote.token for vote in votes if vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0)]
     if len(given) >= context.quorum:
         if max(given) > handle.mark:
-            hold.mark = yield from mark(masters, hold, handle, max(given) + 1)
+            handle = yield from mark(masters, hold, handle, max(given) + 1)
         # Only now: a detach that fails must keep nobody out for longer than its hold.
         entry = hold.name, handle.owner, handle.hold_count, hold.token
         prolonged = commands.renew(handle.lease_ms, [entry], guarded=context.guard.on)
         ballot = yield from masters.call(Request(prolonged, timeout, Settle.WON_OR_ALL))
         codes = [code for _, code, _ in LockVotes(ballot, 0).answers()]
         if codes.count(Code.YES) >= context.quorum:
+            hold.mark = handle.mark
             return Released.DONE
     raise unreachable(context, hold.name, ballot)
 
 
-def mark(masters: Masters, hold: Hold, handle: Handle, token: int) -> WaitGenerator[int]:
-    """Store a mark of the handle's own: a master gave a greater token, as to an acquire that failed."""
+def mark(masters: Masters, hold: Hold, handle: Handle, token: int) -> WaitGenerator[Handle]:
+    """Store a mark of the handle's own: some master gave a greater token, as to an acquire that failed."""
     command = commands.fence(handle.name, handle.owner, token)
     ballot = yield from masters.call(Request(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL))
     # A young master counts: it keeps what it stores from now on.
     stored = sum(vote.code == (Code.FAULT if vote.guarded else Code.YES) for vote in [*ballot.votes.values()])
     in_time = masters.context.clock() < hold.lease.valid_until  # so nobody had the lock before the mark
-    return token if in_time and stored >= ballot.quorum else 0
+    return handle._replace(mark=token) if in_time and stored >= ballot.quorum else handle
 
 
 def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[None]:

@@ -20,6 +20,8 @@ _CLAIM_MS = str(round(CLAIM_S * 1000))
 _FENCE_MS = str(round(FENCE_TTL_S * 1000))
 
 STATUS_WAITERS = 100
+#: The readers that a status lists, see `lua/status.lua`.
+STATUS_READERS = 1000
 #: The count in a reply to `release` if one call could not pass all dead waiters.
 UNFINISHED = -2
 

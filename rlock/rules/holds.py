@@ -91,7 +91,7 @@ class Hold:
     reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
     #: When the command was sent by which a quorum made it that reader; -inf: no quorum knew the writer.
     read_since: float = math.inf
-    mark: int = 0  # of its handle; 0: the fencing token
+    mark: int = 0  # of the handle that has its lease
 
     def __post_init__(self) -> None:
         self.name, self.lease = self.options.name, Lease(self.options.lease.ttl, self.acquired_at)

@@ -15,7 +15,6 @@ import pytest
 
 import rlock
 from rlock.procedures import transfer
-from rlock.procedures.attempt import pause
 from rlock.procedures.port import Request
 from rlock.procedures.transfer import handle_of, mark
 from rlock.rules import commands
@@ -343,7 +342,7 @@ def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
     lock = client.lock("x")
     lock.acquire()
     text = lock.detach(10)
-    handle, engine = Handle.parse(text, len(urls)), client._engine()
+    handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), vars(transfer)["pause"]
     begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
 
     def swap(present: Handle, owner: Handle) -> None:
@@ -370,7 +369,7 @@ def test_a_mark_that_comes_too_late_is_none(urls: list[str], make_client: MakeCl
     assert hold is not None
     handle = handle_of(engine.context, hold, 5.0)
     hold.lease.valid_until = engine.clock()
-    assert engine.perform(mark(engine.masters, hold, handle, handle.token + 1)) == 0
+    assert engine.perform(mark(engine.masters, hold, handle, handle.token + 1)) == handle
 
 
 @threads_only
