@@ -153,5 +153,5 @@ def evict(on: Field, dice: Random) -> None:
         on.log.append(f"{stamp(now_ns())} evict {name}: {error}")
         return
     if owners:
-        on.evictions.append(Eviction(at, name, frozenset(owners)))
+        on.evictions.append(Eviction(at, name, frozenset(owners), now_ns()))
         on.note("evict", f"{name}: {sorted(owners)}")

@@ -113,6 +113,9 @@ class Pipeline(Traffic[L]):
             self._pending_events.add(OutOfStep(server.endpoint.label))
             return
         if vote.fault is not None:
+            if vote.fault.kind is FaultKind.BROKEN:  # each answer to come may cost as much to read
+                self._connections.drop(server, vote.fault)
+                return
             if command.script is scripts.HANDSHAKE:
                 # Otherwise it would never be sent again, and no grant on this connection would count.
                 connection.awaits_handshake = False

@@ -75,7 +75,7 @@ def decode_one(reply: Any) -> Vote:
     if kinds == _ACQUIRED:
         code, holder, count, ttl_ms, ticket, time_us, token, note, queued = reply
         if not 0 <= token <= MAX_TOKEN:
-            return _no_vote(reply)
+            return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
         holder, note = holder.decode("utf-8", "replace"), note.decode("utf-8", "replace")
         if code == _FOREIGN and not is_lock(holder, count):
             return Vote(Code.NOT_A_LOCK, note=note)
@@ -85,7 +85,7 @@ def decode_one(reply: Any) -> Vote:
     if kinds == _RELEASED:
         code, holder, count, ttl_ms, token = reply
         if not 0 <= token <= MAX_TOKEN:
-            return _no_vote(reply)
+            return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
         holder = holder.decode("utf-8", "replace")
         return Vote(code, holder, count, ttl_ms, None, (), 0, 0, NO_QUEUE, token)
     return _no_vote(reply)
@@ -169,10 +169,10 @@ def decode_batch(reply: Any, locks: int) -> Vote:
     return Vote(code, text(first), codes=codes, note=text(note))
 
 
-def _no_vote(reply: Any) -> Vote:
+def _no_vote(reply: Any, kind: FaultKind = FaultKind.BROKEN) -> Vote:
     if isinstance(reply, Exception):
         return Vote(Code.FAULT, fault=fault(reply))
-    return Vote(Code.FAULT, fault=Fault(FaultKind.ERROR, f"an answer that no script gives: {reply!r:.200}"))
+    return Vote(Code.FAULT, fault=Fault(kind, f"an answer that no script gives: {reply!r:.200}"))
 
 
 def is_noscript(reply: Any) -> bool:

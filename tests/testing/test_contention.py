@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rlock.rules.keys import READERS
 from rlock.testing import memory_client
 from rlock.testing.contention.checker import Eviction, falling_tokens, judge_safety, wrong_nesting
 from rlock.testing.contention.counter import Count, Counter
@@ -76,6 +77,9 @@ def test_an_evicted_holder_counts_to_the_eviction() -> None:
     made = history(a=evicted, b=hold(300, 350, 2))
     assert not checks(made, [Eviction(ms(299), "x", {"vm:1"})])
     still = history(a=[*evicted[:2], look(380, 2001)], b=hold(300, 350, 2))
+    everybody = history(a=shared(evicted), b=hold(300, 350, 2), c=shared(hold(320, 330, 1)))
+    found = judge_safety(everybody, [Eviction(ms(200), "x", {READERS}, ms(310))])
+    assert [each.about for each in found] == [("b#1", "c#1")], "the later reader was not evicted"
     lookalike = [Eviction(ms(299), "x", {"vm:2"}), Eviction(ms(299), "y", {"vm:1"})]
     assert checks(still, lookalike) == {"overlap"}
     assert not checks(still, [Eviction(ms(299), "x", {"vm:1"})])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
+
+from rlock.rules.keys import READERS
 
 from .history import Attempt, History
 
@@ -35,7 +37,9 @@ class Eviction(NamedTuple):
 
     at: int
     lock: str
+    #: With `READERS` among them it removed all readers that were there, seen or not, before ``over``.
     owners: Collection[str]
+    over: int = 0
 
 
 class Overlap(NamedTuple):
@@ -68,16 +72,26 @@ def overlapping(
     return found
 
 
+def end_of(hold: Attempt, evictions: Iterable[Eviction], owners: Mapping[str, str]) -> int:
+    """The end of a hold, which its eviction may have been. ``owners``: of all holds, by their ids."""
+    # A reader within a writer is evicted with it.
+    own = {hold.grant.owner, owners.get(hold.within)}
+    evicted = [
+        e.at
+        for e in evictions
+        if e.lock == hold.lock
+        if own.intersection(e.owners) or (hold.shared and READERS in e.owners and hold.grant.at < e.over)
+    ]
+    return min([hold.valid_to, *evicted])
+
+
 def overlaps(holds: Iterable[Attempt], evictions: Iterable[Eviction] = ()) -> list[Overlap]:
     """Each hold that began while one of its lock was valid that excludes it."""
     holds, evictions = list(holds), list(evictions)
     owners = {hold.id: hold.grant.owner for hold in holds}
 
     def end(hold: Attempt) -> int:
-        # A reader within a writer is evicted with it.
-        own = {hold.grant.owner, owners.get(hold.within)}
-        evicted = [e.at for e in evictions if e.lock == hold.lock and own.intersection(e.owners)]
-        return min([hold.valid_to, *evicted])
+        return end_of(hold, evictions, owners)
 
     return [
         Overlap(a, b, min(end(a), end(b)) - b.grant.at)

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from .checker import Eviction
+from .checker import Eviction, end_of
 from .history import Attempt, History
 
 
@@ -50,11 +50,13 @@ class Event(NamedTuple):
 
 def events(history: History, evictions: Iterable[Eviction] = ()) -> list[Event]:
     """The operations of all holds, in the order of their instants."""
-    numbers, evicted = count(), list(evictions)
-    return sorted(event for hold in history.holds for event in _operations(hold, numbers, evicted))
+    holds, numbers, evicted = history.holds, count(), list(evictions)
+    owners = {hold.id: hold.grant.owner for hold in holds}
+    ends = [(hold, end_of(hold, evicted, owners)) for hold in holds]
+    return sorted(event for hold, end in ends for event in _operations(hold, end, numbers))
 
 
-def _operations(hold: Attempt, numbers: Iterator[int], evictions: list[Eviction]) -> Iterator[Event]:
+def _operations(hold: Attempt, end: int, numbers: Iterator[int]) -> Iterator[Event]:
     def event(at: int, kind: str, f: str, token: int = 0, within: str = "") -> Event:
         return Event(at, kind != "invoke", process, kind, f, hold.lock, hold.id, token, within)
 
@@ -62,8 +64,6 @@ def _operations(hold: Attempt, numbers: Iterator[int], evictions: list[Eviction]
     process, how = next(numbers), "share" if hold.shared else "acquire"
     yield event(hold.asked_at, "invoke", how, within=hold.within)
     yield event(hold.grant.at, "ok", how, hold.grant.token)
-    evicted = [e.at for e in evictions if e.lock == hold.lock and hold.grant.owner in e.owners]
-    end = min([hold.valid_to, *evicted])
     if hold.left_at is None or hold.left_at > end:
         process = next(numbers)
         # A holder that was stopped before `acquire` returned may have held the lock at an earlier time only.
