@@ -228,7 +228,7 @@ class Engine(Port):
     def held(self, name: str) -> Hold:
         """The caller's hold, lost or not. Raises `NotHeldError`."""
         if (hold := self.hold(name)) is None:
-            raise NotHeldError(lock_name(name), self.holds.holder(name))
+            raise NotHeldError(lock_name(name), self.holds.holder(lock_name(name)))
         return hold
 
     def release_gen(self, hold: Hold) -> WaitGenerator[None]:
