@@ -7,7 +7,7 @@
 -- ARGV[1] last      rank   of the last waiter to list; 0 is the first, -1 all
 --
 -- Reply: {code, holder, count, ttl_ms, length, {waiter, ticket, waiter, ticket, ...}, note}, and behind the note,
--- if readers hold it, {reader, end of its lease in ms, ...}; count is their number then
+-- if readers hold it, {reader, end of its lease in ms, ...}, the first 1000; count is their number then
 --    1  held; ttl_ms is what is left of the lease (-1: no expiry)
 --    0  absent: nobody holds it here
 --   -2  the key is not a lock
@@ -43,6 +43,7 @@ if fields == 0 then
 end
 if readers and entry[1] == 'readers:00000000000000000000000000000000' then
     local found = redis.call('zrange', readers, 0, -1, 'withscores')
-    return {1, entry[1], #found / 2, redis.call('pttl', lock), length, waiters, note, found}
+    local listed = {unpack(found, 1, 2000)} -- a client refuses 10,000 items
+    return {1, entry[1], #found / 2, redis.call('pttl', lock), length, waiters, note, listed}
 end
 return {1, entry[1], held, redis.call('pttl', lock), length, waiters, note}

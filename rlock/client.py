@@ -93,10 +93,10 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         Of several callers with one handle one gets it. Two round trips.
 
         :param handle: the text that `RLock.detach` has returned, in any process.
-        :param options: those of `lock`.
+        :param options: those of `lock`; a handle has none of them.
         :raises LeaseLostError: it was adopted, released or evicted before, or has lapsed; ``reason`` says.
-        :raises QuorumUnreachableError: too few masters answered or may vote. Try the handle again. It
-            is lost only if masters that did not answer run this command later, and cannot be told to undo it.
+        :raises QuorumUnreachableError: too few masters answered or may vote, or another caller may still
+            give it back. Try again. It is lost only if masters run this later, and cannot be told to undo it.
         :raises OptionsError: the text is no handle, or was made on another number of masters.
         """
         return run(adopt_gen(self, handle, options))  # type: ignore[no-any-return]

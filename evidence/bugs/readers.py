@@ -103,7 +103,7 @@ def own_ban(stack: ExitStack) -> None:
     """An eviction banned the owner token of the writer alone. If its release heard no answers, or came in a
     signal handler, its reader was put back. The operator had told others that the lock was free."""
     stack.enter_context(
-        patch.object(commands, "evicted", lambda name, owner: own_key(name, f"evicted:{owner}"))
+        patch.object(commands, "evicted", lambda name, owner: own_key(f"evicted:{owner}", name))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,10 +18,12 @@ Operation = Callable[["Scene"], Iterator[Call]]
 
 #: How long another owner keeps the lock for which an operation waits.
 HELD_S = 0.004
+#: Of a hold that changes hands.
+LEASE_S = 1.5
 NAME = "x"
 
 
-def left(masters: MemoryMasters) -> list[str]:
+def left(masters: Iterable[Any]) -> list[str]:
     """Keys on the masters that a hold or a waiter left there."""
     found: list[str] = []
     for master in masters:
@@ -43,6 +45,7 @@ class Scene:
     """The client under test, another client of the same masters, and threads."""
 
     def __init__(self, masters: list[Any]) -> None:
+        self.masters = masters
         self.client = rlock.Client(masters, ttl=8.0)
         self.other = rlock.Client(masters, ttl=8.0)
         self.lock = self.client.lock(NAME)
@@ -229,15 +232,29 @@ def detach(scene: Scene) -> Iterator[Call]:
 
 
 def adopt(scene: Scene) -> Iterator[Call]:
+    """Behind it the caller has the hold, or the handle is good, or nobody has the lock.
+
+    A master that was told late that it is given back may keep it for the handle, until the lease ends.
+    """
     scene.lock.acquire()
-    handle = scene.lock.detach(5.0)
-    yield lambda: scene.client.adopt(handle) is not None
+    handle, reason = scene.lock.detach(LEASE_S), ""
+    yield lambda: scene.client.adopt(handle, ttl=LEASE_S) is not None
     for _ in range(100):  # an undo may need a new connection
         if scene.lock.hold_count:
             break
-        with suppress(rlock.LeaseLostError):
-            scene.other.adopt(handle).release()
+        try:
+            scene.other.adopt(handle, ttl=LEASE_S).release()
+            break
+        except rlock.RLockError as error:
+            reason = str(error)
+        if "nobody has the lock" in reason:
+            break
         time.sleep(0.001)
+    else:
+        raise AssertionError(f"an owner whom nobody knows keeps it: {reason}")
+    until = time.monotonic() + LEASE_S
+    while not scene.lock.hold_count and left(scene.masters) and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 def reader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import threading
@@ -38,6 +39,10 @@ from .worker import COUNTERS, Setup
 
 #: Errors that a fault explains.
 EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
+#: Ctrl-C within a destructor of redis-py: Python reports and drops it.
+DROPPED = re.compile(
+    r"Exception ignored in: <function \w+Parser\.__del__ .*?\n\nKeyboardInterrupt: \n", re.DOTALL
+)
 
 
 def run(plan: Plan) -> Result:
@@ -256,7 +261,7 @@ class _Run:
                 self._found([Finding("error", str(attempt), (attempt.id,))])
         for log in sorted(self._folder.glob("*.log")):
             # Also of threads that rlock started, and that it kept alive after it: what was it?
-            if "Traceback" in (text := log.read_text(errors="replace")):
+            if "Traceback" in (text := DROPPED.sub("", log.read_text(errors="replace"))):
                 self._found([Finding("exception", f"{log.name}: {text[text.index('Traceback') :][-3000:]}")])
         (self._folder / "nemesis.log").write_text("\n".join(self._on.log) + "\n")
         (self._folder / "findings.txt").write_text("\n".join(map(str, result.findings)) + "\n")

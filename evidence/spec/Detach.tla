@@ -9,11 +9,15 @@
 (* the lock for that rest if a quorum did so, and renews it from there.    *)
 (* Else it renames its keys back. A rival acquires, with a greater token.  *)
 (*                                                                         *)
+(* The handle carries a mark, decided while A is valid: the token of A if  *)
+(* no master answered with a greater one, else a new one that a quorum     *)
+(* stores for H. No master that gave a token above it counts for adopters. *)
+(*                                                                         *)
 (* Each command to each master runs at any time after it was sent, or      *)
 (* never: the detach and each rename once, an undo and a release at any    *)
 (* time after the end, A's healings also after the detach. So a process    *)
 (* that stops or is killed at any point is in the model, too. An adopter   *)
-(* may ask as soon as A has ended its hold: the handle travels at once.    *)
+(* may ask as soon as the mark is decided: the handle travels at once.     *)
 (*                                                                         *)
 (* Left out, because Lock.tla has it: clocks of clients that run at other  *)
 (* rates, renewal and healing by the adopter, handshakes and notes (here   *)
@@ -29,22 +33,26 @@ CONSTANTS
     L,          \* the lease of the detached hold
     D,          \* a round is decided within D ticks
     Guard,      \* a memory younger than Guard has no vote
+    Greatest,   \* the greatest fencing token
     Losses,     \* how many times a master loses its memory
     Broken      \* the rules that are left out
 
 VARIABLES
     key,      \* [Masters -> owner, ticks left]
-    fence,    \* [Masters -> the last token: 1 is that of A, 2 a greater one, 0 none]
+    fence,    \* [Masters -> the last token: 1 is that of A, 0 none]
     age,      \* [Masters -> for how long it has lost nothing]
     ran,      \* the masters that ran the detach
+    told,     \* [Masters -> the last token, as a master answered the detach, or stored it for H]
+    mark,     \* of the handle; 0: there is no handle yet
     client,   \* [Clients -> what a client knows]
     vote,     \* [Clients -> [Masters -> ticks until this vote counts]]
+    given,    \* [Rivals -> [Masters -> the token that a master gave, or stored; 0: none]]
     rest,     \* [Adopters -> [Masters -> what is left of the lease that this master renamed, as it said]]
     later,    \* a rival has had the lock
     adopted,  \* so many adopters have had the lock
     between,  \* one of them had it after a rival
     losses
-vars == <<key, fence, age, ran, client, vote, rest, later, adopted, between, losses>>
+vars == <<key, fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 Clients     == {A} \cup Adopters \cup Rivals
 Kept(rule)  == rule \notin Broken
@@ -57,12 +65,16 @@ Longest     == Most(T, L)
 Free    == [owner |-> NoOne, left |-> 0]
 None    == Guard + 1              \* no command of this round has run
 Nothing == Guard + 2              \* it ran, or runs too late, and its answer counts for nothing
+Silent  == Greatest + 1           \* this master has not answered the detach
 NoVotes == [m \in Masters |-> None]
+NoneGiven == [m \in Masters |-> 0]
 Idle    == [phase |-> "idle", left |-> 0, round |-> 0]
 
 TypeOK ==
     /\ key \in [Masters -> [owner: Clients \cup {H, NoOne}, left: 0..Longest]]
-    /\ fence \in [Masters -> 0..2] /\ age \in [Masters -> 0..Guard] /\ ran \subseteq Masters
+    /\ fence \in [Masters -> 0..Greatest] /\ given \in [Rivals -> [Masters -> 0..Greatest]]
+    /\ told \in [Masters -> 0..Silent] /\ mark \in 0..Greatest
+    /\ age \in [Masters -> 0..Guard] /\ ran \subseteq Masters
     /\ client \in [Clients -> [phase: {"idle", "asking", "holding", "undoing", "released"},
                                left: 0..Longest, round: 0..T]]
     /\ rest \in [Adopters -> [Masters -> 0..Longest]]
@@ -76,22 +88,43 @@ Holds(c) == client[c].phase = "holding" /\ client[c].left > 0
 
 Detach ==
     /\ Holds(A)
-    /\ client' = [client EXCEPT ![A] = [Idle EXCEPT !.phase = "released"]]
-    /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, adopted, between, losses>>
+    /\ client' = [client EXCEPT ![A].phase = "released"]
+    /\ UNCHANGED <<key, fence, age, ran, told, mark, vote, given, rest, later, adopted, between, losses>>
 
 RunDetach(m) ==
     /\ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
     /\ m \notin ran /\ key[m].owner = A
     /\ key' = [key EXCEPT ![m] = [owner |-> H, left |-> L]]
-    /\ ran' = ran \cup {m}
-    /\ UNCHANGED <<fence, age, client, vote, rest, later, adopted, between, losses>>
+    /\ ran' = ran \cup {m} /\ told' = IF mark = 0 THEN [told EXCEPT ![m] = fence[m]] ELSE told
+    /\ UNCHANGED <<fence, age, mark, client, vote, given, rest, later, adopted, between, losses>>
 
-\* A late acquire, or a healing. An acquire gives a token above the last one, a healing leaves a greater one.
+Answers(low, high) == Cardinality({m \in Masters : told[m] \in low..high}) >= Quorum
+Above(token)       == \E m \in Masters : told[m] > token /\ told[m] # Silent
+
+\* It counts where the handle has the lock.
+Store(m) ==
+    /\ mark = 0 /\ Answers(0, Greatest) /\ Above(1)
+    /\ \E token \in 2..Greatest :
+           /\ fence[m] < token /\ ~Above(token)
+           /\ fence' = [fence EXCEPT ![m] = token]
+           /\ told' = IF key[m].owner = H THEN [told EXCEPT ![m] = token] ELSE told
+    /\ UNCHANGED <<key, age, ran, mark, client, vote, given, rest, later, adopted, between, losses>>
+
+Mark ==
+    /\ mark = 0 /\ client[A].phase = "released" /\ Answers(0, Greatest)
+    /\ client[A].left > 0 \/ ~Kept("3.12 the mark is in time")
+    /\ \E token \in 1..Greatest :
+           /\ token = 1 \/ Answers(IF Kept("3.12 a quorum stores the mark") THEN token ELSE 0, token)
+           /\ ~Above(token) \/ ~Kept("3.12 a mark of its own")
+           /\ mark' = token
+    /\ UNCHANGED <<key, fence, age, ran, told, client, vote, given, rest, later, adopted, between, losses>>
+
+\* A late acquire gives a token above the last one, a healing leaves a greater one.
 LateKey(m) ==
     /\ key[m].owner = NoOne
     /\ key' = [key EXCEPT ![m] = [owner |-> A, left |-> T]]
-    /\ fence' = [fence EXCEPT ![m] = Most(@, 1)]
-    /\ UNCHANGED <<age, ran, client, vote, rest, later, adopted, between, losses>>
+    /\ \E token \in {Most(fence[m], 1)} \cup (fence[m] + 1..Greatest) : fence' = [fence EXCEPT ![m] = token]
+    /\ UNCHANGED <<age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Adopters. A client asks once: each attempt has a name of its own.       *)
@@ -100,18 +133,18 @@ Stands(m) ==
     /\ \/ key[m].owner = H
        \/ key[m].owner = NoOne /\ ~Kept("3.12 no free key")
        \/ key[m].owner \notin {H, NoOne} /\ ~Kept("3.12 the old owner stands")
-    /\ fence[m] <= 1 \/ ~Kept("3.12 no greater token since")
+    /\ fence[m] <= Most(mark, 1) \/ ~Kept("3.12 no greater token since")
 
 Swap(b, m) ==
     /\ vote[b][m] = None
-    /\ client[b].phase # "idle" \/ client[A].phase = "released" \/ ~Kept("3.12 the hold ends first")
+    /\ client[b].phase # "idle" \/ mark # 0 \/ ~Kept("3.12 the hold ends first")
     /\ Stands(m) /\ key[m].owner # b
     /\ LET left == IF key[m].owner = NoOne THEN L ELSE key[m].left
        IN /\ key' = [key EXCEPT ![m] = [owner |-> b, left |-> left]]
           /\ rest' = [rest EXCEPT ![b][m] = left]
     /\ client' = [client EXCEPT ![b].phase = IF @ = "idle" THEN "asking" ELSE @]
     /\ vote' = [vote EXCEPT ![b][m] = IF client[b].phase \in {"idle", "asking"} THEN Guard - age[m] ELSE Nothing]
-    /\ UNCHANGED <<fence, age, ran, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, told, mark, given, later, adopted, between, losses>>
 
 Counted(c) == {m \in Masters : vote[c][m] = 0 \/ (vote[c][m] <= Guard /\ ~Kept("3.12 old memories only"))}
 
@@ -124,26 +157,26 @@ Adopt(b) ==
               /\ lasts(n) /\ ~lasts(n + 1)
               /\ client' = [client EXCEPT ![b] = [phase |-> "holding", left |-> n, round |-> 0]]
        /\ adopted' = adopted + 1 /\ between' = (between \/ later)
-       /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, losses>>
+       /\ UNCHANGED <<key, fence, age, ran, told, mark, vote, given, rest, later, losses>>
 
 \* It gives up, or gives the lock back, or dies.
 Leave(b) ==
     /\ client[b].phase \in {"asking", "holding"}
     /\ client' = [client EXCEPT ![b] = [Idle EXCEPT !.phase =
            IF client[b].phase = "asking" THEN "undoing" ELSE "released"]]
-    /\ UNCHANGED <<key, fence, age, ran, vote, rest, later, adopted, between, losses>>
+    /\ UNCHANGED <<key, fence, age, ran, told, mark, vote, given, rest, later, adopted, between, losses>>
 
 \* The undo leaves the rest of the lease.
 Undo(b, m) ==
     /\ client[b].phase = "undoing"
     /\ key[m].owner = b \/ (key[m].owner \in Adopters /\ ~Kept("3.12 the undo is for its own"))
     /\ key' = [key EXCEPT ![m].owner = H]
-    /\ UNCHANGED <<fence, age, ran, client, vote, rest, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 Release(b, m) ==
     /\ client[b].phase = "released" /\ key[m].owner = b
     /\ key' = [key EXCEPT ![m] = Free]
-    /\ UNCHANGED <<fence, age, ran, client, vote, rest, later, adopted, between, losses>>
+    /\ UNCHANGED <<fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Rivals acquire, again and again.                                        *)
@@ -151,17 +184,29 @@ Release(b, m) ==
 Grant(c, m) ==
     /\ client[c].phase \in {"idle", "asking"} /\ vote[c][m] = None /\ key[m].owner = NoOne
     /\ key' = [key EXCEPT ![m] = [owner |-> c, left |-> T]]
-    /\ fence' = [fence EXCEPT ![m] = 2]
+    /\ \E token \in fence[m] + 1..Greatest :  \* the proposal, which comes from a clock
+           fence' = [fence EXCEPT ![m] = token] /\ given' = [given EXCEPT ![c][m] = token]
     /\ client' = [client EXCEPT ![c].phase = "asking"]
     /\ vote' = [vote EXCEPT ![c][m] = Guard - age[m]]
-    /\ UNCHANGED <<age, ran, rest, later, adopted, between, losses>>
+    /\ UNCHANGED <<age, ran, told, mark, rest, later, adopted, between, losses>>
+
+Granted(c) == Cardinality({m \in Masters : vote[c][m] = 0}) >= Quorum
+
+\* The masters gave different tokens: the greatest one, or a greater one, is stored.
+Agree(c, m) ==
+    /\ client[c].phase = "asking" /\ Granted(c)
+    /\ \E token \in 1..Greatest :
+           /\ fence[m] < token /\ \A n \in Masters : given[c][n] <= token
+           /\ fence' = [fence EXCEPT ![m] = token]
+           /\ given' = IF key[m].owner = c THEN [given EXCEPT ![c][m] = token] ELSE given
+    /\ UNCHANGED <<key, age, ran, told, mark, client, vote, rest, later, adopted, between, losses>>
 
 Win(c) ==
     /\ client[c].phase = "asking" /\ client[c].round < T
-    /\ Cardinality({m \in Masters : vote[c][m] = 0}) >= Quorum
+    /\ Granted(c) /\ \E token \in 1..Greatest : Cardinality({m \in Masters : given[c][m] = token}) >= Quorum
     /\ client' = [client EXCEPT ![c] = [phase |-> "holding", left |-> T - client[c].round, round |-> 0]]
     /\ later' = TRUE
-    /\ UNCHANGED <<key, fence, age, ran, vote, rest, adopted, between, losses>>
+    /\ UNCHANGED <<key, fence, age, ran, told, mark, vote, given, rest, adopted, between, losses>>
 
 Ended(keys, gone) == [m \in Masters |-> IF keys[m].owner \in gone THEN Free ELSE keys[m]]
 
@@ -169,8 +214,8 @@ End(c) ==
     /\ client[c].phase # "idle"
     /\ client' = [client EXCEPT ![c] = Idle]
     /\ key' = Ended(key, {c})
-    /\ vote' = [vote EXCEPT ![c] = NoVotes]
-    /\ UNCHANGED <<fence, age, ran, rest, later, adopted, between, losses>>
+    /\ vote' = [vote EXCEPT ![c] = NoVotes] /\ given' = [given EXCEPT ![c] = NoneGiven]
+    /\ UNCHANGED <<fence, age, ran, told, mark, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
 (* Time passes, and masters lose their memory.                             *)
@@ -182,7 +227,7 @@ Aged(c) ==
          [] k.phase = "asking"                    -> [k EXCEPT !.round = @ + 1]
          [] k.phase = "holding" /\ left = 0       -> [Idle EXCEPT !.phase = IF c \in Rivals THEN "idle" ELSE "released"]
          [] k.phase = "holding"                   -> [k EXCEPT !.left = left]
-         [] OTHER                                 -> k
+         [] OTHER                                 -> [k EXCEPT !.left = left]
 
 Tick ==
     LET gone == {c \in Rivals : client[c].phase # "idle" /\ Aged(c).phase = "idle"}
@@ -191,9 +236,10 @@ Tick ==
               IF c \in gone THEN None ELSE IF vote[c][m] \in 1..Guard THEN vote[c][m] - 1 ELSE vote[c][m]]]
        /\ key' = [m \in Masters |-> IF Ended(key, gone)[m].left <= 1 THEN Free
                                     ELSE [Ended(key, gone)[m] EXCEPT !.left = @ - 1]]
+       /\ given' = [c \in Rivals |-> IF c \in gone THEN NoneGiven ELSE given[c]]
        /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
        /\ rest' = [b \in Adopters |-> [m \in Masters |-> IF Aged(b).phase = "asking" THEN Minus(rest[b][m], 1) ELSE 0]]
-       /\ UNCHANGED <<fence, ran, later, adopted, between, losses>>
+       /\ UNCHANGED <<fence, ran, told, mark, later, adopted, between, losses>>
 
 \* Empty, or with the key of A, of the handle, or the present one, and any rest of its lease.
 Lose(m) ==
@@ -202,7 +248,7 @@ Lose(m) ==
            key' = [key EXCEPT ![m] = [owner |-> owner, left |-> left]]
     /\ \E token \in {0, fence[m]} : fence' = [fence EXCEPT ![m] = token]
     /\ age' = [age EXCEPT ![m] = 0]
-    /\ UNCHANGED <<ran, client, vote, rest, later, adopted, between>>
+    /\ UNCHANGED <<ran, told, mark, client, vote, given, rest, later, adopted, between>>
 
 -----------------------------------------------------------------------------
 \* A has the lock, with the votes of a quorum or of more.
@@ -213,12 +259,13 @@ Init ==
     /\ age = [m \in Masters |-> Guard] /\ ran = {}
     /\ client = [c \in Clients |-> IF c = A THEN [phase |-> "holding", left |-> T, round |-> 0] ELSE Idle]
     /\ vote = [c \in Clients |-> NoVotes] /\ rest = [b \in Adopters |-> [m \in Masters |-> 0]]
+    /\ told = [m \in Masters |-> Silent] /\ mark = 0 /\ given = [c \in Rivals |-> NoneGiven]
     /\ later = FALSE /\ adopted = 0 /\ between = FALSE /\ losses = Losses
 
-Next == \/ Detach \/ Tick
-        \/ \E m \in Masters : RunDetach(m) \/ LateKey(m) \/ Lose(m)
+Next == \/ Detach \/ Mark \/ Tick
+        \/ \E m \in Masters : RunDetach(m) \/ Store(m) \/ LateKey(m) \/ Lose(m)
         \/ \E b \in Adopters : Adopt(b) \/ Leave(b) \/ \E m \in Masters : Swap(b, m) \/ Undo(b, m) \/ Release(b, m)
-        \/ \E c \in Rivals : Win(c) \/ End(c) \/ \E m \in Masters : Grant(c, m)
+        \/ \E c \in Rivals : Win(c) \/ End(c) \/ \E m \in Masters : Grant(c, m) \/ Agree(c, m)
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
@@ -226,6 +273,10 @@ Exclusion   == \A a, b \in Clients : Holds(a) /\ Holds(b) => a = b
 OneAdopter  == adopted <= 1
 \* The adopter's token is that of A: nobody had a greater one before.
 NoneBetween == ~between
+\* A handle that stands on a quorum which answered its detach can be adopted, unless a rival had the lock.
+GoodHandle  ==
+    LET stands(these) == Cardinality({m \in these : key[m].owner = H}) >= Quorum
+    IN mark # 0 /\ ~later /\ stands({m \in Masters : told[m] # Silent}) => stands({m \in Masters : fence[m] <= mark})
 
 (* Violated on purpose: a model in which nothing happens is safe, too.     *)
 NobodyAdopts    == adopted = 0

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -92,15 +93,22 @@ class Endpoint(endpoints.Endpoint):
 
 @cache
 def _dialling(kind: type[Any]) -> type[Any]:
-    """A library's class of connections, with sockets of `_open_socket`."""
+    """A library's class of connections, to each address of a name until one answers."""
 
     async def connect(self: Any) -> None:
-        self.sock = await _open_socket(self.host, self.port, self.socket_connect_timeout)
-        await kind._connect(self)
+        reason: Exception = OSError(f"the name {self.host} has no address")
+        for found in await _addresses(self.host, self.port, self.socket_connect_timeout):
+            self.address = found[4]
+            try:
+                return await kind._connect(self)  # type: ignore[no-any-return]
+            except OSError as error:
+                reason = error
+        raise reason
 
     def arguments(self: Any) -> dict[str, Any]:
-        tls = kind._connection_arguments(self).get("ssl")
-        return {"sock": self.sock} | ({"ssl": tls, "server_hostname": self.host} if tls else {})
+        host, port, *_ = self.address
+        given = {**kind._connection_arguments(self), "host": host, "port": port}
+        return given | ({"server_hostname": self.host} if given.get("ssl") else {})
 
     named = hasattr(kind, "_connection_arguments")  # not a unix socket
     return type(
@@ -108,30 +116,14 @@ def _dialling(kind: type[Any]) -> type[Any]:
     )
 
 
-async def _open_socket(host: str, port: int, timeout: float) -> socket.socket:
-    """A socket that is connected to the first address of a name that answers within ``timeout`` seconds."""
+async def _addresses(host: str, port: int, timeout: float) -> list[Any]:
+    """The addresses of a name that is looked up within ``timeout`` seconds."""
+    with suppress(OSError):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except OSError:
-        try:
-            addresses = await asyncio.wait_for(_look_up(host, port), timeout)
-        except TimeoutError:
-            raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
-    reason: Exception = OSError(f"the name {host} has no address")
-    for family, kind, protocol, _, address in addresses:
-        opened = None
-        try:
-            opened = socket.socket(family, kind, protocol)  # an error where the system has no IPv6
-            opened.setblocking(False)
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(opened, address), timeout)
-            return opened
-        except BaseException as error:
-            if opened is not None:
-                opened.close()
-            if not isinstance(error, OSError | asyncio.TimeoutError):
-                raise
-            reason = error
-    raise reason
+        return await asyncio.wait_for(_look_up(host, port), timeout)
+    except TimeoutError:
+        raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
 
 
 #: The lookups under way, by process, name and port.

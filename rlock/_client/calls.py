@@ -209,9 +209,9 @@ class Calls(Pipeline[L], Masters):
                 call.over = False
                 pending = PendingReply(call, request.command, now, now + request.resend_for)
                 for server in self._targets(call.unanswered()):
-                    at = server.connection
+                    due = None if server.connection is None else server.connection.undecided
                     # A master that still owes the first reply would run the command twice.
-                    if at is not None and all(other.call is not call for other in at.undecided):
+                    if due is not None and all(other.call is not call for other in due):
                         call.recall(server.index)
                         self._post(server, pending, request.command.packed)
             yield from self._finish(call)

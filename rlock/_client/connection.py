@@ -141,18 +141,6 @@ class Connection(ABC):
 L = TypeVar("L", bound=Connection)
 
 
-@dataclass
-class Attempts:
-    """The attempts to connect to one master, and the connections that ended."""
-
-    at: float = math.inf  # when the last attempt began
-    faults_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
-    #: The last event that the log did not get, because the master flaps.
-    untold: MasterFailed | MasterAnswers | None = None
-    #: Connections that ended with replies due: see `ConnectOptions.kill`.
-    kill: list[tuple[str, int]] = field(default_factory=list)
-
-
 @dataclass(eq=False)
 class MasterConnection(Generic[L]):
     """One master: its connection, or why it has none."""
@@ -164,7 +152,12 @@ class MasterConnection(Generic[L]):
     failures: int = 0  # attempts that failed in a row
     probe_at: float = -math.inf  # when the next attempt is due
     is_connecting: bool = False
-    attempts: Attempts = field(default_factory=Attempts)
+    attempted_at: float = math.inf  # when the last attempt began
+    faults_at: deque[float] = field(default_factory=lambda: deque([-math.inf] * FLAPS, FLAPS))
+    #: The last event that the log did not get, because the master flaps.
+    untold: MasterFailed | MasterAnswers | None = None
+    #: Connections that ended with replies due: see `ConnectOptions.kill`.
+    kill: list[tuple[str, int]] = field(default_factory=list)
     #: Commands that it may not have received.
     missed: deque[PendingReply] = field(default_factory=lambda: deque(maxlen=MAX_MISSED))
     #: Until then the client tries to connect even if nobody uses it, to deliver the missed commands.

@@ -148,14 +148,14 @@ class Connections(ABC, Generic[L]):
         self._set_fault(server, fault, connected=True)
         run_id = connection.memory_report.server
         if connection.pending and connection.connection_id and run_id:
-            server.attempts.kill.append((run_id, connection.connection_id))
+            server.kill.append((run_id, connection.connection_id))
         connection.close()
         self._traffic.on_drop(server, connection, fault)
 
     def _set_fault(self, server: MasterConnection[L], fault: Fault, *, connected: bool = False) -> None:
         news, server.fault = connected or fault != server.fault, fault
         if news:
-            server.attempts.faults_at.append(self._clock())
+            server.faults_at.append(self._clock())
         label = server.endpoint.label
         self.report(server, MasterFailed(label, fault.kind.value, fault.text, news, connected))
 
@@ -164,22 +164,21 @@ class Connections(ABC, Generic[L]):
             if isinstance(event, MasterFailed):
                 self._context.pending_events.add(replace(event, news=False, messages=True))
             return
-        attempts = server.attempts
-        if self._clock() < attempts.faults_at[0] + FLAPS_S:
-            if attempts.untold is None:
+        if self._clock() < server.faults_at[0] + FLAPS_S:
+            if server.untold is None:
                 text = f"flapping: {FLAPS} faults within a minute; the log goes on when it is steady"
                 flapping = MasterFailed(event.master, "flapping", text, connected=True)
                 self._context.pending_events.add(flapping)
-            attempts.untold, event = event, replace(event, news=False)
+            server.untold, event = event, replace(event, news=False)
         else:
-            attempts.untold = None
+            server.untold = None
         self._context.pending_events.add(event)
 
     def tell_steady(self, now: float) -> None:
         """Tell how the masters are that have stopped flapping."""
         for server in self.servers:
-            if (untold := server.attempts.untold) and now >= server.attempts.faults_at[-1] + FLAPS_S:
-                server.attempts.untold = None
+            if (untold := server.untold) and now >= server.faults_at[-1] + FLAPS_S:
+                server.untold = None
                 self._context.pending_events.add(replace(untold, news=True))
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
@@ -236,7 +235,7 @@ class Connections(ABC, Generic[L]):
                     if not isinstance(error, RuntimeError):
                         raise
                     self._failed(server, Fault(FaultKind.DOWN, str(error)))  # there are no more threads
-            hangs = server.is_connecting and now > server.attempts.at + 2 * self._options.timeout
+            hangs = server.is_connecting and now > server.attempted_at + 2 * self._options.timeout
             if hangs and server.fault in (NOT_CONNECTED, NO_TLS_YET):
                 self._set_fault(server, Fault(FaultKind.DOWN, "it hangs: does its name resolve?"))
 
@@ -260,8 +259,8 @@ class Connections(ABC, Generic[L]):
                     return
 
     def _connect_options(self, server: MasterConnection[L]) -> ConnectOptions:
-        server.attempts.at = self._clock()
-        return self._options._replace(kill=list(server.attempts.kill), began_at=server.attempts.at)
+        server.attempted_at = self._clock()
+        return self._options._replace(kill=list(server.kill), began_at=server.attempted_at)
 
     def _connected(
         self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
@@ -278,7 +277,7 @@ class Connections(ABC, Generic[L]):
         elif server.connection is not None:
             outcome.close()  # an interrupted attempt had connected already
         else:
-            server.attempts.kill = [old for old in server.attempts.kill if old not in options.kill]
+            server.kill = [old for old in server.kill if old not in options.kill]
             server.connection = outcome
             outcome.began_at = options.began_at
             self.up += 1

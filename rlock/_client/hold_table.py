@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any
@@ -21,7 +21,7 @@ from ..model import LeaseState
 from ..procedures.contender import Contender, Grant
 from ..procedures.port import Masters, UnderWay, WaitGenerator
 from ..procedures.release import end
-from ..rules.holds import Hold, Holds, OwnerKey
+from ..rules.holds import Hold, OwnerKey, RenewalSchedule
 from ..rules.keys import hold_name
 from ..rules.lease import LeaseEvent
 from ..rules.options import LockOptions
@@ -31,12 +31,16 @@ from .runtime import Parker, Runtime
 HELD_OR_SUSPECT = (LeaseState.HELD, LeaseState.SUSPECT)
 
 
-class HoldTable(Holds):
+class HoldTable:
+    """``on_change``: called with the mutex when the first hold came or the last one went."""
+
     def __init__(
         self, clock: Clock, runtime: Runtime, masters: Masters, on_change: Callable[[], object]
     ) -> None:
-        """``on_change``: see `Holds`; called with the mutex."""
-        super().__init__(on_change)
+        self._on_change = on_change
+        self.schedule = RenewalSchedule()
+        self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
+        self.by_name: dict[str, Hold] = {}
         self.clock = clock
         self.runtime = runtime
         self.under_way = UnderWay()
@@ -48,6 +52,34 @@ class HoldTable(Holds):
         #: As all mutexes of a client: a handler or finalizer may enter it again (`Engine.interrupted`).
         self.mutex: Any = threading.RLock()
         self._masters = masters
+
+    def __len__(self) -> int:
+        return len(self._by_owner)
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(list(self._by_owner.values()))
+
+    def __contains__(self, hold: Hold) -> bool:
+        return self.find(hold.owner_key, hold.options.hold_name) is hold
+
+    def find(self, owner_key: OwnerKey, name: str) -> Hold | None:
+        return self._by_owner.get((owner_key, name))
+
+    def holder(self, name: str) -> str:
+        """The owner in this process that holds a lock, for people; "": none."""
+        for hold in self:
+            if hold.name == name:
+                owner = hold.owner_key
+                return owner.label.rpartition("/")[2] + ("" if owner.alive() else ", which has ended,")
+        return ""
+
+    def add(self, hold: Hold) -> None:
+        """Add a new hold. The watchdog does not look at it unless it is scheduled."""
+        name = hold.options.hold_name
+        self._by_owner[hold.owner_key, name] = hold
+        self.by_name[name] = hold
+        if len(self._by_owner) == 1:
+            self._on_change()
 
     def hear(self, hold: Hold, now: float, *, early: bool = False) -> None:
         """Read the confirmation of a hold before its lease is checked at ``now``, or always (``early``).
@@ -101,8 +133,16 @@ class HoldTable(Holds):
         return other
 
     def remove(self, hold: Hold) -> None:
-        """Remove a hold, and give a reader and the writer of its owner a lease each. With the mutex."""
-        super().remove(hold)
+        """Remove a hold that was released or given up. A second call changes nothing. With the mutex.
+
+        A reader and the writer of its owner get a lease each.
+        """
+        self.forget(hold)
+        if self.by_name.get(hold.options.hold_name) is hold:
+            del self.by_name[hold.options.hold_name]
+        self.schedule.remove(hold)
+        if not self._by_owner:
+            self._on_change()
         if hold.writer is not None:
             hold.lease, hold.writer = copy(hold.lease), None
         reader = self.find(hold.owner_key, hold_name(hold.name, shared=True))
@@ -112,6 +152,11 @@ class HoldTable(Holds):
             reader.lease.ttl = min(hold.lease.ttl, ttl)
             reader.lease.valid_until = min(hold.lease.valid_until, valid_until(self.clock(), ttl))
             hold.reader = reader if hold.lease.state in HELD_OR_SUSPECT else None
+
+    def forget(self, hold: Hold) -> None:
+        """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
+        if hold in self:
+            self._by_owner.pop((hold.owner_key, hold.options.hold_name), None)
 
     def give_up(self, hold: Hold) -> None:
         """Drop a hold and release it, without waiting for the masters."""

@@ -160,7 +160,7 @@ class Pipeline(Traffic[L]):
         news = server.refusal != fault and self._is_news((server.index, "refusal"), fault, self._clock())
         server.refusal = fault
         if news:
-            server.attempts.faults_at.append(self._clock())
+            server.faults_at.append(self._clock())
         failed = MasterFailed(server.endpoint.label, fault.kind.value, fault.text, news)
         self._connections.report(server, failed)
 

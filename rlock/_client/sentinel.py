@@ -146,13 +146,14 @@ class AsyncService(Service):
 
 
 def _address(answer: Any) -> tuple[int, str, int] | None:
-    """The epoch, host and port in an answer; None: one of them is missing, or no number."""
+    """The epoch, host and port in an answer; None: one of them is missing, or is none."""
     if not isinstance(answer, list | dict):
         return None
     pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=False)
     found = {text(key): text(value) for key, value in pairs}
     host, numbers = found.get("ip", ""), [found.get(key, "") for key in ("config-epoch", "port")]
-    if not host or not all(re.fullmatch("[0-9]{1,19}", number) for number in numbers):
+    known = re.fullmatch(r"[\w.:%-]{1,253}", host)  # another one would bring its characters into a log
+    if not known or not all(re.fullmatch("[0-9]{1,19}", number) for number in numbers):
         return None
     epoch, port = map(int, numbers)
     return (epoch, host, port) if 0 < port < 65536 else None

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
-from ..procedures.contender import Contender, LocalGrant
+from ..procedures.contender import Contender, Grant
 from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
@@ -153,7 +153,7 @@ class Subscriptions(Notifications, Traffic[L]):
             asleep = (each for each, _ in found.drawn() if each.inbox.asleep and not each.inbox.handed_by)
             return next(asleep, None)
 
-    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+    def hand_over(self, contender: Contender, grant: Grant) -> bool:
         with self._mutex:
             inbox: Inbox | None = contender.inbox
             found = self._by_name.get(contender.name)

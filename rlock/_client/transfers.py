@@ -10,8 +10,8 @@ from ..procedures.acquire import AT_ONCE
 from ..procedures.port import WaitGenerator
 from ..procedures.transfer import adopt, handle_of
 from ..rules import commands
-from ..rules.handles import Handle
-from ..rules.keys import hold_name
+from ..rules.handles import MAX_CHARACTERS, Handle
+from ..rules.keys import MAX_TOKEN, hold_name
 
 
 def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
@@ -24,12 +24,15 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
         raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")
     began = engine.clock()
     handle = handle_of(engine.context, hold, max(ttl, hold.rest(began)))
+    if len(handle._replace(mark=MAX_TOKEN).text()) > MAX_CHARACTERS:
+        most = f"a handle has {MAX_CHARACTERS} characters at the most: shorten its name"
+        raise OptionsError(f"lock {name!r} was not detached: {most}")
     try:
         outcome = yield from engine._release_held(hold, handle)
         if outcome is None:
             raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
         engine._report_release(hold, began, outcome)
-        return handle.text()
+        return handle._replace(mark=hold.mark).text()
     except BaseException:
         # Nobody gets the handle.
         free = commands.free(engine.context.wire, name, handle.owner)

@@ -151,7 +151,14 @@ class Connections(connections.Connections[SocketConnection]):
                     reads = late or self._leads(waiter, now)
                 if reads:
                     looks = late or now >= self._traffic.look_at
-                    if self._read(0.0 if looks else min(left, self._patience)) and looks:
+                    events = self.poll(0.0 if looks else min(left, self._patience))
+                    if events is None:
+                        continue  # another thread still polls, and reads what arrives
+                    with self._mutex:
+                        for fd, event in events:
+                            self._serve(fd, event)
+                    self._traffic.after_data()
+                    if looks:
                         self._traffic.look(now)
                 else:
                     yield from waiter.parker.park(min(left, self._patience))
@@ -237,17 +244,6 @@ class Connections(connections.Connections[SocketConnection]):
                 except BaseException as error:
                     self.fail(server, error)
         self.gathering = False
-
-    def _read(self, timeout: float) -> bool:
-        """Read what arrives within ``timeout`` seconds. False: another thread still polls, and reads it."""
-        events = self.poll(timeout)
-        if events is None:
-            return False
-        with self._mutex:
-            for fd, event in events:
-                self._serve(fd, event)
-        self._traffic.after_data()
-        return True
 
     def read_arrived(self) -> None:
         if self._mutex._is_owned():

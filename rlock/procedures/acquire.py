@@ -313,7 +313,7 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         token = yield from note_lease(port.masters, options, local.owner, token, until)
     if token and context.clock() < until:
         waiter, votes = contender.place.waiter, len(local.tokens)
-        return Grant(local.owner, local.sent_at, waiter, local.hops, token, votes, handed=True)
+        return local._replace(waiter=waiter, token=token, votes=votes, handed=True)
     undone = commands.undo(context.wire, contender.name, local.owner)
     port.masters.send(undone, resend_for=options.lease.ttl)
     contender.owners.remove(local.owner)

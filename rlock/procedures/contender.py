@@ -29,13 +29,7 @@ class Grant(NamedTuple):
     handed: bool = False  # by a release; False: it was free
     confirmation: Confirmation | None = None  # until then, messages grant it for the claim time only
     hold_count: int = 1  # of the hold that was adopted
-
-
-class LocalGrant(NamedTuple):
-    owner: str  # the token under which the masters have the lease
-    sent_at: float  # when the release was sent
-    hops: int  # hand-offs from thread to thread in a row
-    tokens: Sequence[int] = ()  # the fencing tokens that the masters gave with it
+    tokens: Sequence[int] = ()  # the fencing tokens that masters gave with a hand-over in this process
 
 
 @dataclass(slots=True)
@@ -100,7 +94,7 @@ class Contender:
         #: The contender has left the local queue, or is about to.
         self.is_withdrawn = False
         #: The lock, if a releasing thread of this process has handed it over.
-        self.local_grant: LocalGrant | None = None
+        self.local_grant: Grant | None = None
         #: The writer's hold of the same owner, whose reader it asks for.
         self.writer = writer
         self.findings = Findings()
@@ -129,7 +123,7 @@ class Contender:
         self.step(Step.CONFIRMED)
         return True
 
-    def receive(self, grant: LocalGrant) -> None:
+    def receive(self, grant: Grant) -> None:
         """Take the lock from a thread of this process. Called by that thread."""
         # First: whatever ends the acquire (Ctrl-C, close) must find the token, or its votes would stay.
         # No call: otherwise Ctrl-C could come between the lines, and leave a token without its grant.

@@ -130,21 +130,23 @@ def evict(
     masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> WaitGenerator[list[str]]:
     """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
-    ballot = yield from _ask(masters, name, timeout)
-    evicted = []
-    # All readers are named together, and each of them has a key of its own.
-    named = [
-        owner for vote in ballot.votes.values() for owner in vote.queue.readers or (vote.holder,) if owner
-    ]
-    for holder in dict.fromkeys(named):
-        if owners is not None and holder not in owners:
-            continue
-        # The masters note the eviction: otherwise the holder's watchdog would put the key back.
-        context = masters.context
-        command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
-        removed = yield from masters.call(Request(command, timeout, Settle.ALL))
-        if removed.granted:
-            evicted.append(holder)
+    evicted, more = list[str](), True
+    while more:
+        ballot = yield from _ask(masters, name, timeout)
+        before, votes = len(evicted), ballot.votes.values()
+        # All readers are named together, and each of them has a key of its own.
+        named = [owner for vote in votes for owner in vote.queue.readers or (vote.holder,) if owner]
+        for holder in dict.fromkeys(named):
+            if owners is not None and holder not in owners:
+                continue
+            # The masters note the eviction: otherwise the holder's watchdog would put the key back.
+            context = masters.context
+            command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
+            removed = yield from masters.call(Request(command, timeout, Settle.ALL))
+            if removed.granted:
+                evicted.append(holder)
+        unlisted = any(len(vote.queue.readers) == commands.STATUS_READERS for vote in votes)
+        more = unlisted and len(evicted) > before
     return evicted
 
 
@@ -201,11 +203,10 @@ def no_quorum(
         late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
         return QuorumUnreachableError(options.name, context.quorum, 0, dict.fromkeys(context.masters, late))
     error = unreachable(context, options.name, ballot)
-    if verdict is Verdict.SPLIT:
+    if verdict in (Verdict.SPLIT, Verdict.HELD):
+        seen = "was not seen to have a quorum" if verdict is Verdict.SPLIT else "may still give its vote back"
         for i, owner in ballot.standing().items():
-            error.faults.setdefault(
-                context.masters[i], f"it voted for {owner}, which was not seen to have a quorum"
-            )
+            error.faults.setdefault(context.masters[i], f"it voted for {owner}, which {seen}")
     return error
 
 

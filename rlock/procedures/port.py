@@ -27,7 +27,7 @@ from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle, quorum
 from ..rules.restart_guard import Guard
 from ..rules.tickets import FleetTime, Place
-from .contender import Contender, Grant, LocalGrant
+from .contender import Contender, Grant
 
 T = TypeVar("T")
 #: A generator that yields where its driver has to wait, and returns a T. Only the driver reads the values.
@@ -140,7 +140,7 @@ class Notifications(Protocol):
     def next_waiter(self, name: str) -> Contender | None:
         """The first of this process's own waiters, if it is asleep."""
 
-    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+    def hand_over(self, contender: Contender, grant: Grant) -> bool:
         """Wake a waiter of this process with a grant. False: it no longer waits."""
 
 

@@ -19,7 +19,7 @@ from ..rules.lease import LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S, lease_ms
-from .contender import Contender, LocalGrant
+from .contender import Contender, Grant
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
 
 
@@ -128,7 +128,7 @@ def _hand_over(
         tokens = [vote.token for vote in votes if vote.code == Code.YES and vote.ttl_ms > 0]
         if len(tokens) >= ballot.quorum:
             # Validity counts from before the release was sent: no master can have written it earlier.
-            grant = LocalGrant(next_owner, ballot.sent_at, hold.hops + 1, tokens)
+            grant = Grant(next_owner, ballot.sent_at, hops=hold.hops + 1, tokens=tokens)
             given = None
             given = port.notifications.hand_over(next_waiter, grant)
     finally:

@@ -1,9 +1,9 @@
 """Transfer: a hold changes hands. `detach` gives its lease to a handle, `adopt` takes it from there.
 
 A handle has an owner token of its own, so no late command of the old holder touches its lease. The adopter
-puts its own token in that place on a quorum. It keeps the fencing token: a master that gave a greater one
-since has no vote, and each later holder got one from a quorum, so nobody had the lock in between.
-`evidence/spec/Detach.tla` shows that each condition is needed.
+puts its own token in that place on a quorum. It keeps the fencing token: each later holder gets a greater
+one than the handle's mark from a quorum, and a master that gave such a token has no vote. So nobody had the
+lock in between. `evidence/spec/Detach.tla` shows that each condition is needed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands
-from ..rules.handles import Handle, checksum
+from ..rules.handles import NOT_KNOWN, Handle, checksum
 from ..rules.holds import Hold
+from ..rules.keys import READERS
 from ..rules.lease import LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
@@ -26,12 +27,14 @@ from .release import Released
 
 
 def fleet(context: ClientContext) -> list[str]:
-    return [found and checksum(found) for found in map(context.guard.run_id, range(len(context.masters)))]
+    found = map(context.guard.run_id, range(len(context.masters)))
+    return [checksum(run_id)[:4] if run_id else NOT_KNOWN for run_id in found]
 
 
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
-    made = hold.name, context.new_owner(hold.owner_key.label), hold.token, hold.count
-    return Handle(*made, lease_ms(ttl), fleet(context))
+    process = hold.owner_key.label.rpartition("/")[0]  # without the thread: a handle has to be short
+    owner = context.new_owner(f"{process}/handle")
+    return Handle(hold.name, owner, hold.token, hold.token, hold.count, lease_ms(ttl), fleet(context))
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
@@ -44,15 +47,29 @@ def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
     denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)
     if denied >= context.quorum:
         return Released.NOT_OURS
-    if sum(vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0) for vote in votes) >= context.quorum:
+    given = [vote.token for vote in votes if vote.code == Code.YES or (vote.guarded and vote.ttl_ms > 0)]
+    if len(given) >= context.quorum:
+        if max(given) > handle.mark:
+            handle = yield from mark(masters, hold, handle, max(given) + 1)
         # Only now: a detach that fails must keep nobody out for longer than its hold.
         entry = hold.name, handle.owner, handle.hold_count, hold.token
         prolonged = commands.renew(handle.lease_ms, [entry], guarded=context.guard.on)
         ballot = yield from masters.call(Request(prolonged, timeout, Settle.WON_OR_ALL))
         codes = [code for _, code, _ in LockVotes(ballot, 0).answers()]
         if codes.count(Code.YES) >= context.quorum:
+            hold.mark = handle.mark
             return Released.DONE
     raise unreachable(context, hold.name, ballot)
+
+
+def mark(masters: Masters, hold: Hold, handle: Handle, token: int) -> WaitGenerator[Handle]:
+    """Store a mark of the handle's own: some master gave a greater token, as to an acquire that failed."""
+    command = commands.fence(handle.name, handle.owner, token)
+    ballot = yield from masters.call(Request(command, hold.options.lease.request_timeout, Settle.WON_OR_ALL))
+    # A young master counts: it keeps what it stores from now on.
+    stored = sum(vote.code == (Code.FAULT if vote.guarded else Code.YES) for vote in [*ballot.votes.values()])
+    in_time = masters.context.clock() < hold.lease.valid_until  # so nobody had the lock before the mark
+    return handle._replace(mark=token) if in_time and stored >= ballot.quorum else handle
 
 
 def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[None]:
@@ -80,9 +97,10 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
             return
         contender.owners.remove(owner)
         contender.findings.note(verdict, ballot)
-        if lost or verdict is not Verdict.SPLIT or contender.findings.settling >= SETTLE_TRIES:
+        unsettled = verdict in (Verdict.SPLIT, Verdict.HELD)  # several adopters, and none is certain
+        if lost or not unsettled or contender.findings.settling >= SETTLE_TRIES:
             raise lost or no_quorum(context, options, verdict, ballot)
-        yield from pause(port, contender)  # several adopters, and none has a quorum
+        yield from pause(port, contender)
 
 
 def take(
@@ -90,10 +108,12 @@ def take(
 ) -> WaitGenerator[tuple[Grant | None, Verdict, Ballot]]:
     """Take the lease for ``owner``, or prolong it if that is the handle's own. Two round trips.
 
-    The first one leaves the rest of the lease: otherwise an adopt that fails would change its length.
+    The first one leaves the rest of the lease: otherwise an adopt that fails would change its length. And it
+    sets the hold count 0: otherwise another adopter would take one that gives it back for the winner.
     """
     context, lease = masters.context, options.lease
-    command = commands.transfer(handle, handle.owner, owner, checked=True, guarded=context.guard.on)
+    begun = handle._replace(hold_count=0)
+    command = commands.transfer(begun, handle.owner, owner, checked=True, guarded=context.guard.on)
     # A master that is not connected now would otherwise keep the handle's lease to its end.
     request = Request(command, lease.request_timeout, Settle.WON_OR_ALL, resend_for=handle.lease_ms / 1000)
     ballot = yield from masters.call(request)
@@ -117,12 +137,15 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
     absent = sum(vote.code == Code.ABSENT for vote in votes)
     passed = sum(vote.code == Code.FOREIGN and vote.holder == handle.owner for vote in votes)
     if other not in (None, handle.owner):
+        named = [vote for vote in votes if vote.holder == other]
+        if other != READERS and not any(vote.hold_count or vote.token > handle.mark for vote in named):
+            return None  # it has begun to adopt it, and may give it back
         reason = f"{other} has the lock: it adopted the handle before, or acquired it after the lease"
     elif absent + passed <= ballot.masters - ballot.quorum:
         return None
     elif passed:
         reason = "masters gave a greater fencing token since: another owner may have had the lock in between"
-    elif {*fleet(context)} & {*handle.fleet, ""}:
+    elif {*fleet(context)} & {*handle.fleet, NOT_KNOWN}:
         lease = f"{handle.lease_ms / 1000:g} s"
         reason = f"nobody has the lock: it was released or evicted, or its lease of {lease} has ended"
     else:

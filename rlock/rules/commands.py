@@ -20,6 +20,8 @@ _CLAIM_MS = str(round(CLAIM_S * 1000))
 _FENCE_MS = str(round(FENCE_TTL_S * 1000))
 
 STATUS_WAITERS = 100
+#: The readers that a status lists, see `lua/status.lua`.
+STATUS_READERS = 1000
 #: The count in a reply to `release` if one call could not pass all dead waiters.
 UNFINISHED = -2
 
@@ -135,15 +137,9 @@ def downgrade(
     return command
 
 
-def undo(
-    wire: Wire, name: str, owner: str, waiter: str = "", *, hand_on: bool = True, token: int = 0
-) -> Command:
-    """Take back the votes of a failed attempt, and the queue place ``waiter``. Wakes the next waiter at most.
-
-    ``hand_on``: False wakes no waiter, because the next one could only get the votes of a minority.
-    ``token``: as for `free`.
-    """
-    return free(wire, name, owner, waiter, token, hand_on=hand_on, publish=False)
+#: Take back the votes of a failed attempt, and the queue place ``waiter``. It wakes the next waiter at most;
+#: with ``hand_on=False`` none, because that one could only get the votes of a minority.
+undo = partial(free, publish=False)
 
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:
@@ -286,10 +282,10 @@ def transfer(
 ) -> Command:
     """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
 
-    ``checked``: only where no fencing token above the handle's was given.
+    ``checked``: only where no fencing token above the handle's mark was given.
     """
     keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
-    words = (str(lease_ms), str(handle.hold_count), str(handle.token) if checked else "", waiter)
+    words = (str(lease_ms), str(handle.hold_count), str(handle.mark) if checked else "", waiter)
     return _command(scripts.TRANSFER, keys, (*words, present, owner), echo=owner)
 
 

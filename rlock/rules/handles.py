@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +11,9 @@ from urllib.parse import quote, unquote
 from ..errors import OptionsError
 from .keys import is_owner
 from .options import check_name
+
+MAX_CHARACTERS = 300
+NOT_KNOWN = "0000"  # in the place of the checksum of a run_id
 
 
 def checksum(text: str) -> str:
@@ -20,25 +24,34 @@ class Handle(NamedTuple):
     name: str
     owner: str  # the owner token on the masters, which is nobody's
     token: int  # the fencing token
+    mark: int  # a quorum of masters gave no greater token before the detach
     hold_count: int
     lease_ms: int
-    fleet: Sequence[str]  # the checksum of each master's run_id; "": not known
+    fleet: Sequence[str]  # four digits of the checksum of each master's run_id
 
     def text(self) -> str:
         """In one word, without a character that the shell changes."""
-        words = map(str, (*self[:5], "-".join(self.fleet)))
-        text = ":".join(("rlock1", *(quote(word, safe="") for word in words)))
+        numbers = self.token, self.mark - self.token, self.hold_count, self.lease_ms
+        text = ":".join(
+            ("rlock2", quote(self.name), quote(self.owner, "/@"), *map(str, numbers), "".join(self.fleet))
+        )
         return f"{text}:{checksum(text)}"
 
     @classmethod
     def parse(cls, text: str, masters: int) -> Handle:
         """The handle in a text, for a client of so many masters. Raises `OptionsError`."""
         try:
-            _, *words, _ = text.strip().split(":")
-            name, owner, *numbers, fleet = map(unquote, words)
-            token, count, lease_ms = map(int, numbers)
-            handle = cls(check_name(name), owner, token, count, lease_ms, tuple(fleet.split("-")))
-            if handle.text() != text.strip() or min(handle[2:5]) < 1 or not is_owner(owner):
+            rest, _, check = text.strip().rpartition(":")
+            version, name, owner, *words, fleet = rest.split(":")
+            token, *above, count, lease_ms = map(int, words)
+            if version == "rlock1":  # without a mark, and with longer checksums
+                above, fleet = [0], "".join(found[:4] or NOT_KNOWN for found in fleet.split("-"))
+            numbers = token, token + sum(above), count, lease_ms
+            handle = cls(
+                check_name(unquote(name)), unquote(owner), *numbers, tuple(re.findall("....", fleet))
+            )
+            known = checksum(rest) == check and version in ("rlock1", "rlock2") and len(above) == 1
+            if not known or min(*numbers, 1 + above[0]) < 1 or not is_owner(handle.owner):
                 raise ValueError
         except (AttributeError, TypeError, ValueError):
             raise OptionsError(
@@ -47,7 +60,7 @@ class Handle(NamedTuple):
             ) from None
         if len(handle.fleet) != masters:
             raise OptionsError(
-                f"the hold of lock {name!r} was detached on a fleet of {len(handle.fleet)}, and this client "
-                f"has another fleet, of {masters}: give it the same masters"
+                f"the hold of lock {handle.name!r} was detached on a fleet of {len(handle.fleet)}, and this "
+                f"client has another fleet, of {masters}: give it the same masters"
             )
         return handle

@@ -1,4 +1,4 @@
-"""The locks that one client holds in this process, by owner and name, and when each is due for renewal.
+"""One hold of a client in this process, its owner, and when each hold is due for renewal.
 
 Not thread-safe: the mutex of `HoldTable` serialises the calls. ``now`` is a parameter.
 """
@@ -6,7 +6,7 @@ Not thread-safe: the mutex of `HoldTable` serialises the calls. ``now`` is a par
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -91,6 +91,7 @@ class Hold:
     reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
     #: When the command was sent by which a quorum made it that reader; -inf: no quorum knew the writer.
     read_since: float = math.inf
+    mark: int = 0  # of the handle that has its lease
 
     def __post_init__(self) -> None:
         self.name, self.lease = self.options.name, Lease(self.options.lease.ttl, self.acquired_at)
@@ -178,55 +179,3 @@ class RenewalSchedule:
             self._due[due_at][hold] = None
         else:
             self._due[due_at] = {hold: None}
-
-
-class Holds:
-    """``on_change``: called when the first hold came or the last one went."""
-
-    def __init__(self, on_change: Callable[[], object] = lambda: None) -> None:
-        self._on_change = on_change
-        self.schedule = RenewalSchedule()
-        self._by_owner: dict[tuple[OwnerKey, str], Hold] = {}
-        self.by_name: dict[str, Hold] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_owner)
-
-    def __iter__(self) -> Iterator[Hold]:
-        return iter(list(self._by_owner.values()))
-
-    def __contains__(self, hold: Hold) -> bool:
-        return self.find(hold.owner_key, hold.options.hold_name) is hold
-
-    def find(self, owner_key: OwnerKey, name: str) -> Hold | None:
-        return self._by_owner.get((owner_key, name))
-
-    def holder(self, name: str) -> str:
-        """The owner in this process that holds a lock, for people; "": none."""
-        for hold in self:
-            if hold.name == name:
-                owner = hold.owner_key
-                return owner.label.rpartition("/")[2] + ("" if owner.alive() else ", which has ended,")
-        return ""
-
-    def add(self, hold: Hold) -> None:
-        """Add a new hold. The watchdog does not look at it unless it is scheduled."""
-        name = hold.options.hold_name
-        self._by_owner[hold.owner_key, name] = hold
-        self.by_name[name] = hold
-        if len(self._by_owner) == 1:
-            self._on_change()
-
-    def remove(self, hold: Hold) -> None:
-        """Remove a hold that was released or given up. A second call changes nothing."""
-        self.forget(hold)
-        if self.by_name.get(hold.options.hold_name) is hold:
-            del self.by_name[hold.options.hold_name]
-        self.schedule.remove(hold)
-        if not self._by_owner:
-            self._on_change()
-
-    def forget(self, hold: Hold) -> None:
-        """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
-        if hold in self:
-            self._by_owner.pop((hold.owner_key, hold.options.hold_name), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 #: The characters that a host's or thread's name may not bring into an owner token.
@@ -34,7 +34,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
 @lru_cache(maxsize=1024)
-def own_key(name: str, what: str) -> str:
+def own_key(what: str, name: str) -> str:
     """A key or channel of a lock. The name is the hash tag: a Cluster keeps all keys of a lock together."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
@@ -42,23 +42,16 @@ def own_key(name: str, what: str) -> str:
     return f"rlock:{{{name}}}:{what}"
 
 
-def queue(name: str) -> str:
-    return own_key(name, "queue")
-
-
-def fence(name: str) -> str:
-    return own_key(name, "fence")
+#: The keys of a lock beside its hash. `readers`: the owners that share it, by the end of their leases there.
+queue = partial(own_key, "queue")
+fence = partial(own_key, "fence")
+readers = partial(own_key, "readers")
 
 
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
     client, _, uuid = owner.replace(SHARED, "").rpartition(":")
-    return own_key(name, f"evicted:{client}:{uuid[:BANNED]}")
-
-
-def readers(name: str) -> str:
-    """The readers that hold a lock, by the end of their leases on this master."""
-    return own_key(name, "readers")
+    return own_key(f"evicted:{client}:{uuid[:BANNED]}", name)
 
 
 def is_shared(owner: str) -> bool:
@@ -161,7 +154,7 @@ class Wire(NamedTuple):
     def channel(self, name: str) -> str:
         if self.shared:  # as Redisson's `RedissonObject.prefixName`
             return REDISSON_CHANNEL + (name if "{" in name else f"{{{name}}}")
-        return own_key(name, "released")
+        return own_key("released", name)
 
     def announces(self, message: Any) -> bool:
         if type(message) is not bytes or len(message) > MAX_TOKEN_BYTES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -260,6 +261,20 @@ def test_a_client_whose_first_subscription_was_forgotten_by_a_firewall_is_told(g
             old.subscribe(channel)
             assert "1 client has an older connection" in doctor(good.urls).one("one-server")["what"]
             old.close()
+
+
+def test_a_master_with_ten_thousand_waiting_clients_is_looked_at_by_a_sample(good: Fleet) -> None:
+    names = [f"rlock:{{{'x' * 200}}}:released|{os.urandom(8).hex()}" for _ in range(10_001)]
+    with raw(good.urls[1]) as master:
+        clients, again = master.pubsub(), master.pubsub()
+        clients.subscribe(*names)
+        assert not doctor(good.urls).of("reachable")
+        assert not doctor(good.urls).of("one-server")
+        again.subscribe(*names)
+        (told,) = re.findall("^([0-9]+) clients have an older", doctor(good.urls).one("one-server")["what"])
+        assert 10 < int(told) < 2000
+        clients.close()
+        again.close()
 
 
 def test_warnings_pass_unless_strict_and_fewer_than_a_quorum_are_exit_status_69(good: Fleet) -> None:

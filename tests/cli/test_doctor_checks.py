@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlock.cli.doctor.acl import Permissions
+from rlock.cli.doctor.acl import Permissions, denial
 from rlock.cli.doctor.facts import ClockSample, Facts, Fleet, Memory, Target, Timing, Trouble, as_json
 from rlock.cli.doctor.findings import CHECKS, Finding, Severity, diagnose
 from rlock.cli.doctor.report import closing, report
@@ -100,12 +100,19 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("latency", one(round_trips=[0.001] * 6 + [0.26]), WARNING),
     ("latency", one(round_trips=[0.51] * 2), ERROR),
     ("latency", one(scripts=[0.26, 0.3]), WARNING),
+    ("latency", one(config={"busy-reply-threshold": "499"}), NOTE),
+    ("latency", one(config={"lua-time-limit": "499"}), NOTE),
+    ("latency", one(config={"busy-reply-threshold": "500"}), None),
+    ("latency", one(config={"busy-reply-threshold": "0"}), None),
     ("exposure", one(tls=False), NOTE),
     ("role", one(info={"role": "slave", "master_host": "h", "master_port": "1"}), ERROR),
     ("role", one(info={"connected_slaves": "2"}), NOTE),
     ("role", one(info={"redis_mode": "cluster"}), ERROR),
     ("version", one(info={"redis_version": "6.0.20"}), ERROR),
-    ("version", one(info={"dragonfly_version": "1.2.3"}), WARNING),
+    ("version", one(info={"dragonfly_version": "df-v1.2.3"}), WARNING),
+    ("version", one(info={"executable": "/usr/bin/keydb-server"}), WARNING),
+    ("version", one(info={"garnet_version": "1.0.5"}), WARNING),
+    ("permissions", one(permissions=Permissions(unknown=("evalsha", "eval"))), ERROR),
     ("writes", one(info={"loading": "1"}), ERROR),
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
@@ -127,6 +134,9 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("connections", one(config={"timeout": "10"}), WARNING),
     ("connections", one(config={"timeout": "11"}), NOTE),
     ("connections", one(info={"connected_clients": "80", "maxclients": "100"}), WARNING),
+    ("connections", one(config={"client-output-buffer-limit": "normal 0 0 0 pubsub 33554432 8 60"}), None),
+    ("connections", one(config={"client-output-buffer-limit": "normal 0 0 0 pubsub 65536 8 60"}), WARNING),
+    ("connections", one(config={"client-output-buffer-limit": "slave 9 9 0 pubsub 0 0 0"}), WARNING),
     ("clock-offset", clocks(0, 0, 0.015), None),
     ("clock-offset", clocks(0, 0, 0.03), NOTE),
     ("clock-offset", clocks(0, 0, 0.11), WARNING),
@@ -134,6 +144,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("clock-rate", clocks(0, 0, 0, rates=(0, 0, 0.003)), NOTE),
     ("clock-rate", clocks(0, 0, 0, rates=(0, 0, -0.007)), WARNING),
     ("clock-rate", clocks(0, 0, 0, rates=(0, 0, 0.02)), ERROR),
+    ("clock-rate", clocks(0, 0, 0, rates=(0, 0, -1.0)), ERROR),
     ("masters", Fleet([master()]), NOTE),
     ("masters", Fleet([master(0), master(1)]), WARNING),
     ("masters", Fleet([master(i) for i in range(5)]), None),
@@ -162,6 +173,32 @@ def test_a_check_says_what_it_should_and_how_bad_it_is(
         assert finding.action
         assert "None" not in f"{finding.what} {finding.why} {finding.action}"
         assert finding.severity.rank >= CHECKS[check].worst.rank, "worse than the page says"
+
+
+def test_a_clock_that_stands_still_is_named() -> None:
+    (found,) = of("clock-rate", diagnose(clocks(0, 0, 0, rates=(0, 0, -1.0))))
+    assert found.what == "its clock stands still"
+
+
+def test_a_fork_is_named_with_what_its_documentation_says() -> None:
+    names = {"KeyDB": {"mvcc_depth": "0"}, "Dragonfly": {"dragonfly_version": "df-v1.2.3"}}
+    for name, info in (*names.items(), ("Garnet", {"garnet_version": "1.0.5"})):
+        (found,) = of("version", diagnose(one(info=info)))
+        assert name in found.what
+        assert "by its documentation only: " in found.why
+
+
+@pytest.mark.parametrize(
+    ("reply", "denied"),
+    [
+        ("ERR unknown command 'EVAL'", "unknown"),
+        ("ERR Garnet Lua scripting is disabled. To enable, restart with --lua", "unknown"),
+        ("ERR Could not find scripting engine 'lua'", "unknown"),
+        ("ERR wrong number of arguments for 'hset' command", None),
+    ],
+)
+def test_a_server_without_lua_is_recognised(reply: str, denied: str | None) -> None:
+    assert denial(Exception(reply)) == denied
 
 
 def test_every_check_was_seen_at_its_worst() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rlock import Client
 from rlock.rules.handles import Handle
 
 from ..lock.conftest import eventually
-from ..servers import Fleet
+from ..servers import Fleet, raw
 from .shell import RLOCK, begin, done, environment, inside, one_line
 
 
@@ -60,6 +61,18 @@ def test_a_longer_time_than_that_of_the_fleet_is_refused_before_it_waits(masters
         assert inside("acquire", "job", "--ttl", wrong, masters=masters3.urls).code == 64
     with Client(masters3.urls) as client:
         assert client.status("job").free
+
+
+def test_a_release_reaches_a_master_that_answers_late(masters3: Fleet) -> None:
+    handle = inside("acquire", "job", "--ttl", "9", masters=masters3.urls).out.strip()
+    masters3[2].pause()
+    resumed = threading.Timer(0.2, masters3[2].resume)
+    resumed.start()
+    released = inside("release", handle, masters=masters3.urls, RLOCK_REQUEST_TIMEOUT="1")
+    resumed.join()
+    assert released == (0, "", "")
+    with raw(masters3.urls[2]) as late:
+        assert not late.exists("job")
 
 
 @pytest.mark.parametrize("verb", ["renew", "release"])

@@ -27,7 +27,7 @@ from rlock.errors import LeaseLostError, OptionsError
 from rlock.model import LeaseState
 from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import timing
-from rlock.rules.holds import Hold, Holds, OwnerKey, ThreadLiveness
+from rlock.rules.holds import Hold, OwnerKey, RenewalSchedule, ThreadLiveness
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions, from_env
 from rlock.rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, renew_period
@@ -133,7 +133,7 @@ def a_hold(name: str, sent_at: float = 0.0, ttl: float = 9.0, *, renew: bool = T
 
 def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
     """Without a watchdog nobody takes them out of the schedule."""
-    holds = Holds()
+    holds = a_table()
     kept = [a_hold(f"kept-{i}", renew=False) for i in range(10)]
     for hold in kept:
         holds.add(hold)
@@ -148,7 +148,7 @@ def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
 
 
 def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
-    schedule, hold = Holds().schedule, a_hold("x", 100.0)
+    schedule, hold = RenewalSchedule(), a_hold("x", 100.0)
     end = hold.lease.valid_until
     schedule.renew(hold, hold.acquired_at, FILL_UP_S)
     assert schedule.next_due() == hold.renewal.due_at
@@ -167,8 +167,7 @@ def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
-    random, holds = Random(seed), Holds()
-    schedule, due_at = holds.schedule, dict[Hold, float]()
+    random, schedule, due_at = Random(seed), RenewalSchedule(), dict[Hold, float]()
     table = [a_hold(f"x{i}", ttl=random.choice([0.5, 3.0, 9.0])) for i in range(30)]
     now = 0.0
     for _ in range(2_000):

@@ -338,7 +338,7 @@ def test_a_thread_that_has_left_is_not_woken_in_place_of_another(client: rlock.C
     connections = calls._connections
     connections._leader = asking(calls, "a")
     late, patient = follower(calls, "b"), follower(calls, "c")
-    connections._read(0.0)
+    connections.read_arrived()
     connections._leave(late)
     assert is_woken(patient)
 
@@ -351,7 +351,7 @@ def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for
     connections = calls._connections
     leader, first, second = asking(calls, "a"), follower(calls, "b"), follower(calls, "c")
     connections._leader = leader
-    connections._read(0.0)
+    connections.read_arrived()
     assert not is_woken(first), "not while the leader has the interpreter"
     connections._leave(leader)
     connections._leave(asking(calls, "f"))
@@ -378,7 +378,7 @@ def test_a_woken_thread_that_does_not_run_holds_the_others_up_for_a_moment(
     connections = calls._connections
     leader, woken = asking(calls, "a"), follower(calls, "b")
     connections._leader = leader
-    connections._read(0.0)
+    connections.read_arrived()
     connections._leave(leader)
     assert is_woken(woken)
     woken.over = died

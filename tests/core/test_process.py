@@ -20,7 +20,9 @@ from rlock._sync.runtime import Parker, run
 from rlock.errors import RLockError
 from rlock.model import Code, LeaseState, Vote
 from rlock.procedures.contender import Contender
+from rlock.rules.holds import OwnerKey
 from rlock.rules.lease import Confirmation, Lease, LeaseEvent
+from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 from rlock.testing import MemoryMasters, lose, memory_client
 
@@ -184,8 +186,8 @@ def test_a_time_out_in_the_local_queue_is_counted_by_the_clock() -> None:
 
     runtime: Any = type("Runtime", (), {"parker": lambda self: Stopped()})()
     queue = LocalQueue(runtime, lambda: now[0], threading.RLock())
-    keys, options = (object(), object()), type("Options", (), {"name": "x"})()
-    first, second = (Contender(key, options, 30.0, 0.0) for key in keys)  # type: ignore[arg-type]
+    keys, options = (OwnerKey("h/1/a", bool), OwnerKey("h/1/b", bool)), ClientOptions().lease(None)
+    first, second = (Contender(key, LockOptions("x", options), 30.0, 0.0) for key in keys)
     assert queue.join(first)
     assert not queue.join(second)
     assert not run(queue.wait(second, 30.0))

@@ -11,7 +11,7 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.attempt import take_place
-from rlock.procedures.contender import Contender, LocalGrant
+from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
 from rlock.procedures.withdraw import leave_queue, withdraw
@@ -136,7 +136,7 @@ def test_ctrl_c_just_after_the_next_waiter_was_told_takes_nothing_back(
     world = World(3, [HANDED] * 3)
     contender = waiter(world)
 
-    def interrupted(contender: Contender, grant: LocalGrant) -> bool:
+    def interrupted(contender: Contender, grant: Grant) -> bool:
         contender.receive(grant)
         raise KeyboardInterrupt
 
@@ -212,7 +212,7 @@ def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
         world = World(3, [YES] * 3)
         contender = world.contend(FOR_EVER)
         place = take_place(world.context, contender)
-        contender.receive(LocalGrant("a:77", world.now, 1, [9] * 3))
+        contender.receive(Grant("a:77", world.now, hops=1, tokens=[9] * 3))
         with tracer:
             leave_queue(world, contender)
         withdraw(world, contender)

@@ -10,7 +10,7 @@ import pytest
 from rlock import events
 from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
-from rlock.procedures.contender import Grant, LocalGrant
+from rlock.procedures.contender import Grant
 from rlock.procedures.port import Wake
 from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
@@ -179,7 +179,7 @@ def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent() -> 
     world.subscribed = True
 
     def granted(step: Wait) -> Wake:
-        step.contender.receive(LocalGrant("a:77", world.now - 0.25, 3, (9, 9)))
+        step.contender.receive(Grant("a:77", world.now - 0.25, hops=3, tokens=(9, 9)))
         return Wake.GRANTED
 
     world.park = granted
@@ -195,7 +195,7 @@ def test_a_grant_that_comes_too_late_is_given_back() -> None:
 
     def granted(step: Wait) -> Wake:
         step.contender.receive(
-            LocalGrant("a:77", world.now - 9.9, 1, (9, 9))
+            Grant("a:77", world.now - 9.9, hops=1, tokens=(9, 9))
         )  # kept from running for all the time
         return Wake.GRANTED
 

@@ -13,7 +13,7 @@ from rlock.errors import QuorumUnreachableError
 from rlock.events import Queued, emit, observed
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import acquire
-from rlock.procedures.contender import Contender, Grant, LocalGrant
+from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import (
     ClientContext,
     Masters,
@@ -234,7 +234,7 @@ class World(Port, Masters, Notifications):
     def next_waiter(self, name: str) -> Contender | None:
         return self.waiter
 
-    def hand_over(self, contender: Contender, grant: LocalGrant) -> bool:
+    def hand_over(self, contender: Contender, grant: Grant) -> bool:
         if self.takes_over:
             contender.receive(grant)
         return self.takes_over

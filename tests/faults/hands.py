@@ -183,7 +183,9 @@ def _between(start: Callable[..., Child], first: Child, kill_after: float) -> tu
         events += last
     refused = next((event.told for event in last if event.what == "refused"), "")
     done = {event.what for event in second.events} if second.killed else set()
-    if "begin" in done and "has the lock: it adopted" in refused:
+    if "begin" in done and "may still give its vote back" in refused:
+        outcome = "the one that was killed was about to adopt it"
+    elif "begin" in done and "has the lock: it adopted" in refused:
         outcome = "the one that was killed had adopted it"
     elif "leave" in done and "nobody has the lock" in refused:
         outcome = "the one that was killed had released it"

@@ -87,6 +87,8 @@ def test_the_newest_answer_of_the_sentinels_counts() -> None:
         ["ip", "10.0.0.3", "port", "70000", "config-epoch", "9"],
         ["ip", "10.0.0.3", "port", "-3", "config-epoch", "9"],
         ["ip", "", "port", "3", "config-epoch", "9"],
+        ["ip", "10.0.0.3\nERROR all is lost", "port", "3", "config-epoch", "9"],
+        ["ip", "x" * 254, "port", "3", "config-epoch", "9"],
         ["port", "3", "config-epoch", "9"],
         ["ip", "10.0.0.3", "port", "9" * 30, "config-epoch", "9"],
         [[], {}, "ip"],

@@ -16,7 +16,7 @@ from rlock._client.calls import Calls
 from rlock._client.subscriptions import Subscriptions
 from rlock.errors import RLockError
 from rlock.procedures import acquire as acquiring
-from rlock.procedures.contender import Contender, Grant, LocalGrant
+from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import Request, WaitGenerator, Wake
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
@@ -170,7 +170,7 @@ def test_close_in_the_middle_of_a_hand_off_leaves_nothing_of_the_heir(
         client.close()
         found.extend(left(master.url) for master in masters3)
 
-    def tell_late(self: Any, contender: Contender, grant: LocalGrant) -> bool:
+    def tell_late(self: Any, contender: Contender, grant: Grant) -> bool:
         close()
         return hand_over(self, contender, grant)
 

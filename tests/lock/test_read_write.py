@@ -13,9 +13,10 @@ import pytest
 
 import rlock
 from rlock import LeaseLostError, NotHeldError, OptionsError, UpgradeError
+from rlock.rules import commands, keys
 from rlock.testing import MemoryMasters
 
-from ..servers import Fleet
+from ..servers import Fleet, raw
 from .conftest import MakeClient, eventually, in_background, in_thread
 
 EVERY_KIND = True
@@ -297,6 +298,26 @@ def test_the_status_lists_the_readers_and_an_operator_evicts_them(
         assert not one.status("x").locked
         assert eventually(one.read_write_lock("x").reader.lost.is_set)
         assert two.read_write_lock("x", renew=False).writer.locked() is False
+
+
+def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters3: Fleet) -> None:
+    client = rlock.Client(masters3.urls)
+    with suppress(LeaseLostError), client.read_write_lock("x").reader, client.lock("other") as other:
+        token = client.status("x").readers[0].owner
+        crowd = {f"{token[:-5]}{i:05}": 2.0**45 for i in range(5_001)}
+        for url in masters3.urls:
+            with raw(url) as master:
+                master.zadd(keys.readers("x"), crowd)
+        status = client.status("x")
+        assert status.hold_count >= 5_001
+        assert len(status.readers) == commands.STATUS_READERS
+        for url in masters3.urls:
+            with raw(url) as master:
+                master.zremrangebyrank(keys.readers("x"), 1_100, -1)
+        assert len(client.evict("x")) == 1_100
+        assert not client.status("x").locked
+        assert other.hold_count == 1
+    client.close()
 
 
 def test_a_reader_that_gives_up_leaves_nothing(urls: list[str], make_client: MakeClient) -> None:

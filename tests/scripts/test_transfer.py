@@ -52,6 +52,13 @@ def test_a_master_that_gave_a_greater_token_refuses(box: Box) -> None:
     assert box.transfer(MINE, THEIRS)[0] == 1
 
 
+def test_it_tells_the_last_token_that_was_given_here(box: Box) -> None:
+    box.hold()
+    box.fence(THEIRS, TOKEN + 5)
+    assert box.transfer(token="")[6] == TOKEN + 5
+    assert box.transfer(token=TOKEN + 5)[6] == TOKEN + 5
+
+
 def test_the_place_in_the_queue_goes(box: Box) -> None:
     box.hold()
     box.acquire(THEIRS, waiter=ANNA, ticket=TICKET)

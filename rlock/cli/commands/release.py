@@ -11,6 +11,7 @@ from ...procedures.release import Released, outcome
 from ...procedures.transfer import refusal
 from ...rules import commands
 from ...rules.handles import Handle
+from ...rules.quorum import Settle
 from ..settings import Settings, settings_options
 
 
@@ -32,9 +33,9 @@ def free(own: Client, text: str) -> None:
     handle, engine = Handle.parse(text, len(own.masters)), own._engine()
     context, token = engine.context, engine.context.time.us(engine.clock())
     command = commands.free(context.wire, handle.name, handle.owner, token=token)
-    ballot = engine.perform(
-        engine.masters.call(Request(command, own._timeout, resend_for=handle.lease_ms / 1000))
-    )
+    # All: a master that is not asked before this process ends keeps the lock for the rest of the lease.
+    request = Request(command, own._timeout, Settle.ALL, resend_for=handle.lease_ms / 1000)
+    ballot = engine.perform(engine.masters.call(request))
     released = outcome(context, ballot)
     if released is not Released.DONE:
         lost = refusal(context, handle, ballot) if released is Released.NOT_OURS else None

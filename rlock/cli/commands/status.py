@@ -89,7 +89,7 @@ def _headline(found: LockStatus) -> str:
     who = printable(found.holder)
     if found.readers:
         owners = ", ".join(printable(reader.owner) for reader in found.readers)
-        who = f"{counted(len(found.readers), 'reader')}: {owners}"
+        who = f"{counted(found.hold_count, 'reader')}: {owners}"
     line = f"{name}: {styled('held', fg='yellow')} by {who}"
     kept = found.hold_count == 0 and not found.readers
     if kept:

@@ -146,7 +146,7 @@ def command_trials(scope: Scope) -> dict[str, tuple[str, ...]]:
     Not those of channels, which need a connection of their own.
     """
     # A key that the user may have: each refusal is an entry in the master's ACL LOG.
-    key = keys.own_key(scope.lock, f"doctor-{os.urandom(8).hex()}")
+    key = keys.own_key(f"doctor-{os.urandom(8).hex()}", scope.lock)
     return {
         "evalsha": ("EVALSHA", _NO_SCRIPT, "0"),
         "eval": ("EVAL", "return 1", "0"),
@@ -196,7 +196,9 @@ def denial(reply: Any) -> str | None:
             return "command"
         found = re.search(r"permissions to access (?:a|one of the) (key|channel)", text)
         return found[1] if found else "other"
-    return "unknown" if re.match(r"ERR unknown (sub)?command", text, re.IGNORECASE) else None
+    # The other ones: Garnet without --lua, and Valkey without its module for Lua.
+    lacks = r"ERR (unknown (sub)?command|.*\bscripting (is disabled|engine))"
+    return "unknown" if re.match(lacks, text, re.IGNORECASE) else None
 
 
 def rules_refused(rules: Sequence[str], replies: Sequence[Any]) -> tuple[str, ...]:

@@ -182,6 +182,8 @@ class Facts:
     @property
     def flavour(self) -> str | None:
         """Redis, Valkey, or another name that the server calls itself."""
+        if self.text("mvcc_depth") or "keydb" in (self.text("executable") or ""):
+            return "KeyDB"  # otherwise it says that it is Redis
         for name in ("valkey", "dragonfly", "garnet", "kvrocks", "redis"):
             if self.text(f"{name}_version"):
                 return name.capitalize()
@@ -190,12 +192,13 @@ class Facts:
     @property
     def version(self) -> str | None:
         """As it tells."""
-        return self.text(f"{self.flavour.lower()}_version") if self.flavour else None
+        name = "redis" if self.flavour == "KeyDB" else (self.flavour or "").lower()
+        return self.text(f"{name}_version")
 
     @property
     def release(self) -> tuple[int, ...] | None:
         """The version as numbers."""
-        found = re.match(r"(\d+)\.(\d+)", self.version or "")
+        found = re.search(r"(\d+)\.(\d+)", self.version or "")  # Dragonfly: df-v1.2.3
         return tuple(map(int, found.groups())) if found else None
 
     @property

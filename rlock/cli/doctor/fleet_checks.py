@@ -203,7 +203,14 @@ def clock_rate(fleet: Fleet) -> Iterator[Finding]:
         doubt = "all of them alike: it may be the clock of this machine, which its holders use"
         yield _rate(middle, unsure, "the masters' clocks run", doubt, "look at this machine first")
     for facts, (fast, unsure) in rates:
-        if abs(fast - middle) - unsure > _NOTE_RATE:
+        if fast + unsure < -0.9:
+            yield error(
+                "its clock stands still",
+                "leases never end there: a holder that dies keeps its vote, and a restart is never over",
+                f"look at its machine or container, which may fake the time; {_SYNC}",
+                master=facts.master,
+            )
+        elif abs(fast - middle) - unsure > _NOTE_RATE:
             doubt, look = "or was set while this command looked", "run this again to see whether it stays so"
             yield _rate(fast - middle, unsure, "its clock runs", doubt, look, facts.master)
         elif unsure > DRIFT_FACTOR / 2:

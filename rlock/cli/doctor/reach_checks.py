@@ -83,8 +83,10 @@ def permissions(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
         yield error(
             f"it does not know {listed(unknown)}",
             "the lock's scripts cannot run",
-            "take `rename-command` out of its configuration file, and use an ACL in its place; or it is no "
-            "Redis or Valkey",
+            "load its module for Lua, or start it with its option for Lua (Garnet: --lua)"
+            if set(unknown) <= {"EVAL", "EVALSHA"}
+            else "take `rename-command` out of its configuration file, and use an ACL in its place; or it "
+            "is no Redis or Valkey",
         )
     if missing.rules:
         yield _missing(user, missing)
@@ -191,6 +193,14 @@ def latency(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "its votes come late: it does much else, or runs slow commands",
             "look for slow commands, and give the lock masters of its own",
             "SLOWLOG GET 10",
+        )
+    threshold = facts.config.get("busy-reply-threshold") or facts.config.get("lua-time-limit", "")
+    if threshold.isdigit() and 0 < int(threshold) < 1000 * limit:
+        yield note(
+            f"busy-reply-threshold is {threshold} ms: shorter than the request time-out of {ms(limit)}",
+            "it refuses every command while a script of any program runs for so long, and has no vote",
+            "give it the default of Redis, and the same in its configuration",
+            "CONFIG SET busy-reply-threshold 5000",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...rules import keys
@@ -12,6 +13,13 @@ from .facts import Facts, Fleet
 from .findings import Finding, Severity, error, note, of_master, warning
 
 _OLDEST = (6, 2)
+_BUFFER = 1 << 20  # bytes of messages, some thousand
+#: What the documentation of other servers says; rlock was not tested on them.
+_FORKS = {
+    "KeyDB": "with active-replica two servers grant the same lock: turn it off",
+    "Dragonfly": "its only copy on disk is a snapshot: a restart forgets the locks since then",
+    "Garnet": "it runs scripts only if it was started with --lua",
+}
 _UPGRADE = "use Redis 6.2 or newer, or Valkey 8 or newer"
 
 
@@ -93,7 +101,8 @@ def version(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
     elif facts.flavour not in ("Redis", "Valkey"):
         yield warning(
             f"it is {facts.flavour} {facts.version}",
-            "it speaks the protocol of Redis; the lock was not tested on it",
+            "it speaks the protocol of Redis; the lock was not tested on it"
+            + (f" (by its documentation only: {_FORKS[facts.flavour]})" if facts.flavour in _FORKS else ""),
             _UPGRADE,
         )
 
@@ -239,7 +248,7 @@ def disk(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
 
 @of_master("connections", Severity.WARNING, "Idle connections stay, dead ones go, there is room for more.")
 def connections(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
-    """tcp-keepalive, timeout, maxclients."""
+    """tcp-keepalive, timeout, client-output-buffer-limit, maxclients."""
     if facts.config.get("tcp-keepalive") == "0" and facts.target.port is not None:
         yield warning(
             "tcp-keepalive is 0",
@@ -259,6 +268,18 @@ def connections(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
             "next lock begins with a new connection",
             "turn it off, and the same in its configuration; tcp-keepalive finds the dead ones",
             "CONFIG SET timeout 0",
+            "CONFIG REWRITE",
+        )
+    limit = re.search(r"\bpubsub (\d+)", facts.config.get("client-output-buffer-limit", ""))
+    if limit and int(limit[1]) < _BUFFER:
+        yield warning(
+            f"client-output-buffer-limit pubsub is {limit[1]} bytes"
+            + (", so there is no limit" if limit[1] == "0" else ""),
+            "a subscriber that stands still fills the memory of the server"
+            if limit[1] == "0"
+            else "a waiter that reads late loses its connection, and the message that hands it the lock",
+            "give it the default of Redis, and the same in its configuration",
+            'CONFIG SET client-output-buffer-limit "pubsub 32mb 8mb 60"',
             "CONFIG REWRITE",
         )
     used, most = facts.number("connected_clients"), facts.number("maxclients")

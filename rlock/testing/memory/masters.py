@@ -247,7 +247,7 @@ class Master(Readers):
             code = 1
         return [owner.encode(), [code], self._note(keys, 2)]
 
-    def _transfer(self, keys: Sequence[str], lease_ms: str, count: str, token: str, *words: str) -> Reply:
+    def _transfer(self, keys: Sequence[str], lease_ms: str, count: str, mark: str, *words: str) -> Reply:
         waiter, present, owner = words
         lock, fence, queue = keys[:3]
         note = self._note(keys, 3)
@@ -259,15 +259,16 @@ class Master(Readers):
         if found is None:
             return [*_NOT_A_LOCK, 0, 0, 0, note, 0]
         holder, ttl_ms, stands = found[0], self.pttl(lock), found[0] == owner
+        last = self._last(fence)[0]
         if holder == present:
-            stands = token == "" or self._last(fence)[0] <= int(token)
+            stands = mark == "" or last <= int(mark)
         if not stands:
-            return [-1, holder.encode(), found[1], ttl_ms, 0, 0, 0, note, 0]
+            return [-1, holder.encode(), found[1], ttl_ms, 0, 0, last, note, 0]
         ttl_ms = max(int(lease_ms) or ttl_ms, 1)
         self.keys.pop(lock)
         self._set(lock, owner, count)
         self._pexpire(lock, str(ttl_ms))
-        return [1, owner.encode(), int(count), ttl_ms, 0, 0, int(token or 0), note, 0]
+        return [1, owner.encode(), int(count), ttl_ms, 0, 0, last, note, 0]
 
     def _heal(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *leases: str) -> Reply:
         codes = []

@@ -119,7 +119,7 @@ class Readers(Keyspace):
 
     def _with_readers(self, reply: list[Any], readers: str) -> list[Any]:
         line = self.line(readers)
-        listed = [word.encode() for owner, until_ms in line for word in (owner, str(int(until_ms)))]
+        listed = [word.encode() for owner, until_ms in line[:1000] for word in (owner, str(int(until_ms)))]
         return [*reply[:2], len(line), *reply[3:], listed]
 
     def _joins(self, queue: str, channel: str) -> bool:
