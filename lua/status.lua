@@ -43,7 +43,6 @@ if fields == 0 then
 end
 if readers and entry[1] == 'readers:00000000000000000000000000000000' then
     local found = redis.call('zrange', readers, 0, -1, 'withscores')
-    local listed = {unpack(found, 1, 2000)} -- a client refuses 10,000 items
-    return {1, entry[1], #found / 2, redis.call('pttl', lock), length, waiters, note, listed}
+    return {1, entry[1], #found / 2, redis.call('pttl', lock), length, waiters, note, {unpack(found, 1, 2000)}}
 end
 return {1, entry[1], held, redis.call('pttl', lock), length, waiters, note}

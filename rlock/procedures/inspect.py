@@ -136,17 +136,14 @@ def evict(
         before, votes = len(evicted), ballot.votes.values()
         # All readers are named together, and each of them has a key of its own.
         named = [owner for vote in votes for owner in vote.queue.readers or (vote.holder,) if owner]
-        for holder in dict.fromkeys(named):
-            if owners is not None and holder not in owners:
-                continue
+        for holder in [each for each in dict.fromkeys(named) if owners is None or each in owners]:
             # The masters note the eviction: otherwise the holder's watchdog would put the key back.
-            context = masters.context
-            command = commands.evict(context.wire, name, holder, 2 * context.guard.max_ttl)
+            command = commands.evict(masters.context.wire, name, holder, 2 * masters.context.guard.max_ttl)
             removed = yield from masters.call(Request(command, timeout, Settle.ALL))
             if removed.granted:
                 evicted.append(holder)
-        unlisted = any(len(vote.queue.readers) == commands.STATUS_READERS for vote in votes)
-        more = unlisted and len(evicted) > before
+        full = any(len(vote.queue.readers) >= commands.STATUS_READERS for vote in votes)
+        more = full and len(evicted) > before
     return evicted
 
 

@@ -394,10 +394,10 @@ def test_the_lease_is_noted_if_it_is_longer_than_all_before(
 def test_the_end_of_both_processes_loses_nothing(urls: list[str], make_client: MakeClient) -> None:
     program = """if True:
         import os, signal, sys, rlock
-        client = rlock.Client(sys.argv[2:])
+        client = rlock.Client(sys.argv[2:], max_ttl=60)
         lock = client.lock("x") if sys.argv[1] == "-" else client.adopt(sys.argv[1])
         lock.hold_count or lock.acquire()
-        print(lock.detach(8), flush=True)
+        print(lock.detach(60), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     handle = "-"
@@ -407,7 +407,7 @@ def test_the_end_of_both_processes_loses_nothing(urls: list[str], make_client: M
         )
         assert ended.returncode == -signal.SIGKILL
         handle = ended.stdout.decode().strip()
-    adopted = make_client(urls).adopt(handle)
+    adopted = make_client(urls, max_ttl=60).adopt(handle)
     adopted.check()
     adopted.release()
 
