@@ -1,4 +1,7 @@
-"""Rules of readers and writers that are broken, and defects that rlock had with them."""
+"""Rules of readers and writers that are broken, and defects that rlock had with them.
+
+A reader's key that is put back over a writer's is found by evidence/spec/ReadWrite.tla only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rlock._client.watchdog import Watchdog
 from rlock.procedures import acquire, attempt, fencing
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
-from rlock.testing.memory.masters import Master, Reply
+from rlock.testing.memory.masters import Master
 from rlock.testing.memory.readers import Readers
 
 from .registry import bug
@@ -58,21 +61,6 @@ def few_refusals(stack: ExitStack) -> None:
         return ballot
 
     stack.enter_context(patch.object(calls.Calls, "call", call))
-
-
-@bug("reader healed over a writer", "3.7")
-def over_a_writer(stack: ExitStack) -> None:
-    """A reader's key is put back where a writer's stands."""
-
-    def heal(
-        genuine: Any, self: Master, keys: Sequence[str], lease: str, fence: str, task: str, *leases: str
-    ) -> Reply:
-        for lock in keys[: 2 * len(leases) : 4] if task == "heal" else ():
-            if self._fields(lock) == 1 and READERS not in self.keys[lock].fields:
-                del self.keys[lock]
-        return genuine(self, keys, lease, fence, task, *leases)  # type: ignore[no-any-return]
-
-    model(stack, "_readers", heal)
 
 
 @bug("reader's token of one master", "3.8")

@@ -45,12 +45,14 @@ class Scene:
         await taken.wait()
         return task
 
-    async def waiter(self, client: rlock.asyncio.Client, name: str = NAME) -> asyncio.Task[str]:
+    async def waiter(
+        self, client: rlock.asyncio.Client, name: str = NAME, *, shared: bool = False
+    ) -> asyncio.Task[str]:
         """A task that waits for the lock: "", or the error that it gets."""
 
         async def wait() -> str:
             try:
-                async with client.lock(name):
+                async with client.read_write_lock(name)[0 if shared else 1]:
                     return ""
             except rlock.RLockError as error:
                 return repr(error)
@@ -307,6 +309,34 @@ async def full_semaphore(scene: Scene) -> AsyncIterator[Call]:
     await holder
 
 
+@asynccontextmanager
+async def reader(scene: Scene, *, releases: bool = False) -> AsyncIterator[Call]:
+    scene.lock = scene.client.read_write_lock(NAME).reader
+    if releases:
+        await scene.lock.acquire()
+        yield scene.lock.release
+    else:
+        holder = await scene.holder(scene.other)
+        yield scene.lock.acquire
+        await holder
+
+
+@asynccontextmanager
+async def write(scene: Scene, *, reads: bool) -> AsyncIterator[Call]:
+    """The release of a writer while readers wait. ``reads``: it reads on."""
+    lock = scene.client.read_write_lock(NAME)
+    await lock.writer.acquire()
+    if reads:
+        await lock.reader.acquire()
+        scene.lock, scene.keeps = lock.reader, 1
+    waiters = [await scene.waiter(client, shared=True) for client in (scene.client, scene.other)]
+    yield lock.writer.release
+    for waiter in waiters:
+        scene.wrong += [await waiter] * bool(await waiter)
+    if reads:
+        await lock.reader.release()
+
+
 async def several(scene: Scene) -> None:
     async with scene.client.locks([NAME, "y", "z"]):
         _owned(scene, 1)
@@ -345,6 +375,10 @@ OPERATIONS: dict[str, Operation] = {
     "leader": leader,
     "semaphore": simple(semaphore),
     "full semaphore": full_semaphore,
+    "acquire a reader": reader,
+    "release a reader": partial(reader, releases=True),
+    "release to readers": partial(write, reads=False),
+    "release, and read on": partial(write, reads=True),
     "several names": simple(several),
     "several, contended": several_contended,
 }

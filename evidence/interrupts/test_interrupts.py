@@ -21,6 +21,8 @@ TOP = Path(__file__).resolve().parents[2]
         "--masters 1 --again --work acquires --only acquire --every 20",
         "--masters 1 --collect --work releases --only acquire --every 6",
         "--masters 1 --again --work 'releases it' --work 'acquires it' --only acquire --only with --every 12",
+        "--masters 1 --again --work 'releases it' --work 'acquires it' --only 'acquire a reader' "
+        "--only 'end of its writer' --every 50",
         "--masters 1 --asyncio --every 4",
         "--masters 3 --asyncio --only 'split votes' --only leader --every 20",
     ],

@@ -167,7 +167,7 @@ class Engine(Port):
             if self.holds.closed:
                 raise RLockError("the client was closed")
             # Every exit checks: the owner may have been kept from running since the verdict.
-            held = hold.lease.update(self.clock()) in HELD_OR_SUSPECT
+            held = hold.lease.update(self.clock()) in HELD_OR_SUSPECT and not self.owns(contender)
             if held:
                 if observed():
                     hold.report.pending_events = PendingEvents()
@@ -228,7 +228,7 @@ class Engine(Port):
     def held(self, name: str) -> Hold:
         """The caller's hold, lost or not. Raises `NotHeldError`."""
         if (hold := self.hold(name)) is None:
-            raise NotHeldError(lock_name(name), self.holds.holder(name))
+            raise NotHeldError(lock_name(name), self.holds.holder(lock_name(name)))
         return hold
 
     def release_gen(self, hold: Hold) -> WaitGenerator[None]:

@@ -77,10 +77,13 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
                     grant = yield from settle(port, contender)
             if grant is None or port.admit(contender, grant):
                 break
-            # Its validity has ended since the verdict, because this thread did not run.
+            # Its validity has ended since the verdict, or a signal handler has become the reader.
             leave_queue(port, contender)
             take_back(port, contender)
             contender.findings = Findings()
+            if port.owns(contender):
+                grant = None
+                break
         if grant is not None:
             contender.step(Step.GRANT)
             if contender.place is not None:

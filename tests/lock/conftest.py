@@ -28,10 +28,24 @@ MakeClient = Callable[..., rlock.Client]
 
 
 class FairClient(rlock.Client):
-    """Its locks are fair unless a test says otherwise."""
+    """Its locks are fair unless a test says otherwise: the writers of read-write locks."""
 
     def lock(self, name: str, *, fair: bool = True, **options: Any) -> rlock.RLock:
-        return super().lock(name, fair=fair, **options)
+        if "hold_at_least" in options:
+            return super().lock(name, fair=fair, **options)
+        return self.read_write_lock(name, fair=fair, **options).writer
+
+
+class ReaderClient(rlock.Client):
+    """Its locks are readers."""
+
+    def lock(self, name: str, **options: Any) -> rlock.RLock:
+        return self.read_write_lock(name, **options).reader
+
+
+class TasksReaderClient(tasks.Client):
+    def lock(self, name: str, **options: Any) -> Any:
+        return self.read_write_lock(name, **options).reader
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,18 @@ KINDS = {
     "interop": Kind(partial(rlock.Client, interop="redisson"), sizes=(1, 3)),
     "memory": Kind(memory.client, masters="memory_masters", servers=False, sizes=(1, 5)),
     "asyncio": Kind(tasks.Client),
+    "reader": Kind(ReaderClient),
+    "asyncio-reader": Kind(TasksReaderClient, sizes=(1, 3)),
     "asyncio-memory": Kind(memory.asyncio_client, masters="memory_masters", servers=False, sizes=(3,)),
+}
+#: The tests that need no exclusion: they run for the readers, too.
+SHARED = {
+    "test_two_objects_of_one_name_nest_in_one_thread",
+    "test_nested_acquires_cost_no_network",
+    "test_what_a_holder_and_what_others_see",
+    "test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one",
+    "test_after_a_loss_everything_says_so_until_it_is_released",
+    "test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it",
 }
 #: The kinds of all other tests, and on how many masters they run.
 USUAL = {"blocking": (1, 5), "asyncio": (1,)}
@@ -77,6 +102,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [name for name in (KINDS if every else USUAL) if mark is None or name in mark.args]
     if "child" in metafunc.fixturenames:
         names = [name for name in names if name != "interop"]
+    shared = metafunc.function.__name__ in SHARED
+    names = [name for name in names if shared or "reader" not in name]
     kinds = [name for name in names if KINDS[name].servers or not real]
     if "make_client" not in metafunc.fixturenames and "kind" not in signature(metafunc.function).parameters:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
