@@ -134,6 +134,7 @@ LIES = {
     "an array of 10^8": b"*100000000\r\n",
     "an array without an end": b"*9999\r\n" * 3 + b"*0\r\n" * 9_000,
     "10,000 levels": b"*1\r\n" * 10_000,
+    "9,000 arrays": b"*9000\r\n" + b"*0\r\n" * 9_000,
     "no RESP": b"HTTP/1.1 400 Bad Request\r\n",
 }
 for name, lie in LIES.items():

@@ -235,3 +235,18 @@ def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_ser
             server.config_set("maxclients", "1000")
     with within(2.0):
         usable(client_for(urls))
+
+
+def test_an_answer_of_another_shape_ends_its_connection(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each one may be as large as an answer can be, and take as long to read."""
+    (proxy,) = proxies(masters3.urls[:1])
+    client = client_for([proxy.url, *masters3.urls[1:]])
+    usable(client)
+    proxy.lie = b"*9000\r\n" + b"*0\r\n" * 9000
+    with caplog.at_level(logging.INFO, "rlock"):
+        usable(client)
+        assert eventually(lambda: "an answer that no script gives" in caplog.text)
+    server = client._engine().masters._connections.servers[0]  # type: ignore[attr-defined]
+    assert eventually(lambda: server.connection is None)
