@@ -248,5 +248,5 @@ def test_an_answer_of_another_shape_ends_its_connection(
     with caplog.at_level(logging.INFO, "rlock"):
         usable(client)
         assert eventually(lambda: "an answer that no script gives" in caplog.text)
-    server = client._engine().masters._connections.servers[0]  # type: ignore[attr-defined]
+    server = client._engine().masters._connections.servers[0]
     assert eventually(lambda: server.connection is None)
