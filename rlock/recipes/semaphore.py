@@ -25,6 +25,7 @@ from ..rules.quorum import Settle
 from ..rules.timing import EXPIRY_MARGIN_S, poll_wait, unreachable_wait
 from .holding import Blocking, ForTasks, Holding
 
+MOST_PERMITS = 10_000  # a waiter asks for the status of each, in one round trip
 LOST_RACE_S = 0.05  # the longest pause after another owner was faster, or had votes of a minority
 
 
@@ -34,8 +35,8 @@ class Permits(Holding):
     def __init__(
         self, client: Any, name: str, permits: int, fair: bool, ttl: float | None, on_lost: OnLost
     ) -> None:
-        if not isinstance(permits, int) or isinstance(permits, bool) or permits < 1:
-            raise OptionsError(f"permits must be a whole number of 1 or more, not {permits!r}")
+        if not isinstance(permits, int) or isinstance(permits, bool) or not 1 <= permits <= MOST_PERMITS:
+            raise OptionsError(f"permits must be a whole number from 1 to {MOST_PERMITS}")
         self._gate = client.lock(name, fair=fair, ttl=ttl)
         self._permits = [client.lock(f"{name}#{i}", ttl=ttl, on_lost=on_lost) for i in range(permits)]
         super().__init__(client, [self._gate, *self._permits], f"{name!r} permits={permits}")

@@ -84,6 +84,18 @@ def test_masters_that_name_their_locks_and_refuse_to_tell_their_holders_are_no_e
     assert "no permission" in found.err.lower() or "noperm" in found.err.lower()
 
 
+def test_keys_that_the_user_may_not_read_are_told(fresh_masters: FreshMasters) -> None:
+    fleet = fresh_masters(3)
+    for server in map(raw, fleet.urls):
+        server.hset("orders:1", mapping={new_owner("web/1/1"): 1})
+    found = ask(
+        [acl_user(url, "reader", "~other:*", "~rlock:*", "&*", "+@all") for url in fleet.urls], "list"
+    )
+    assert (found.code, found.out) == (0, "")
+    assert "no lock was found" in found.err
+    assert "locks may be missing: this user may not read 1 key" in found.err
+
+
 def test_without_a_quorum_it_shows_the_views_of_the_masters_that_answer(masters3: Fleet) -> None:
     holder = new_owner("box/1/MainThread")
     raw(masters3.urls[0]).execute_command("HSET", "job", holder, 1)

@@ -10,7 +10,7 @@ import click
 from ...errors import OptionsError, RLockError
 from .. import exits
 from ..options import limit_option, seconds_option
-from ..output import hush, json_option, plain, print_json, show
+from ..output import counted, hush, json_option, plain, print_json, show
 from ..scan.columns import LOCKS, Moment, lines
 from ..scan.look import Scan
 from ..scan.reading import ORDERS, ordered, unlisted, unreachable
@@ -93,6 +93,8 @@ def list_(
     if not locks and not as_json:
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
         show(f"no lock{matching} was found", err=True)
+    if hidden := max(each.hidden for each in snapshot.masters):
+        show(f"locks may be missing: this user may not read {counted(hidden, 'key')}", err=True)
     if snapshot.more:
         ended = f"the search ended after {limit} locks (--limit) or {scan_s:g} s (--scan)"
         show(f"there may be more: {ended}", err=True)

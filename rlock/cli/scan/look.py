@@ -253,6 +253,7 @@ class Scan:
                     if fault is None
                     else None,
                     unlisted=answer.unlisted,
+                    hidden=answer.hidden,
                 )
             )
         return found

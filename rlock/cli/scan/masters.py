@@ -45,6 +45,7 @@ class Answer:
     locks: set[str] = field(default_factory=set)  # names that were found
     waited: set[str] = field(default_factory=set)  # names of queues that were found
     unlisted: str | None = None
+    hidden: int = 0  # hashes that this user may not read
     passes: int = 0  # how often all of its keys were looked at, since the connection was made
 
 
@@ -205,6 +206,7 @@ class MasterReader:
         for refused in (*lengths, *fields):
             if isinstance(refused, Exception) and _not_allowed(refused):
                 answer.unlisted = str(refused)
+            answer.hidden += isinstance(refused, Exception)
         for name, told in zip(single, fields, strict=True):
             if isinstance(told, bytes) and is_owner(replies.text(told)):
                 answer.locks.add(name)

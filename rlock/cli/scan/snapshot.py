@@ -48,6 +48,7 @@ class MasterHealth:
     locks: int | None = None  # keys of locks that were seen on it
     group: GroupHealth | None = None  # None: it is one server
     unlisted: str | None = None  # set: why it does not tell which locks there are
+    hidden: int = 0  # hashes that this user may not read, in this look
 
 
 @dataclass(frozen=True)
