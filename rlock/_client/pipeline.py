@@ -110,7 +110,8 @@ class Pipeline(Traffic[L]):
         if vote.code == _YES and command.echo != vote.holder and command.echo is not None:
             # Otherwise a vote for another call would be counted, and two owners would get the lock.
             self._connections.drop(server, broken("an answer that belongs to another command"))
-            self._pending_events.add(OutOfStep(server.endpoint.label))
+            if self._is_news((server.index, "steps"), OutOfStep, self._clock()):
+                self._pending_events.add(OutOfStep(server.endpoint.label))
             return
         if vote.fault is not None:
             if vote.fault.kind is FaultKind.BROKEN:  # each answer to come may cost as much to read

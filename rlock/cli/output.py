@@ -15,6 +15,8 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from ..rules.keys import READERS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Stands for the beginning of a colour until its line is shown. Nobody else can know it: what comes from
@@ -104,6 +106,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def named(owner: str) -> str:
+    """An owner token for people; the readers of a lock have one in common."""
+    return "readers" if owner == READERS else printable(owner)
 
 
 def width(text: str) -> int:

@@ -17,7 +17,10 @@ def test_a_command_runs_beside_readers_and_not_beside_a_writer(masters3: Fleet) 
         with content.reader:
             ran = command("run", "--shared", "x", "--", "echo", "beside", masters=masters3.urls)
             assert (ran.code, ran.out, ran.err) == (0, "beside\n", "")
-            assert command("run", "-n", "x", "--", "echo", "no", masters=masters3.urls).code == 75
+            ran = command("run", "-n", "x", "--", "echo", "no", masters=masters3.urls)
+            assert ran.code == 75
+            assert "'x' is held by readers" in ran.err
+            assert "readers:000" not in inside("status", "x", masters=masters3.urls).out
         with content.writer:
             assert command("run", "-n", "--shared", "x", "--", "echo", "no", masters=masters3.urls).code == 75
 

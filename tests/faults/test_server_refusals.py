@@ -250,3 +250,20 @@ def test_an_answer_of_another_shape_ends_its_connection(
         assert eventually(lambda: "an answer that no script gives" in caplog.text)
     server = client._engine().masters._connections.servers[0]
     assert eventually(lambda: server.connection is None)
+
+
+def test_answers_out_of_step_are_told_once(
+    masters3: Fleet, client_for: ClientFor, proxies: Proxies, caplog: pytest.LogCaptureFixture
+) -> None:
+    (proxy,) = proxies(masters3.urls[:1])
+    client = client_for([proxy.url, *masters3.urls[1:]])
+    usable(client)
+    other = b"*9\r\n:1\r\n$5\r\nother\r\n" + b":1\r\n" * 5 + b"$0\r\n\r\n:0\r\n"
+    with caplog.at_level(logging.ERROR, "rlock"):
+        for _ in range(4):
+            proxy.lie = other
+            usable(client)
+            proxy.mend()
+            time.sleep(0.6)
+            usable(client)
+    assert caplog.text.count("out of step") == 1

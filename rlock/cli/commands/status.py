@@ -12,7 +12,7 @@ from ...errors import QuorumUnreachableError
 from ...model import LockStatus, MasterStatus
 from .. import exits
 from ..completion import complete_name
-from ..output import age, counted, hush, json_option, plain, print_json, printable, show, styled
+from ..output import age, counted, hush, json_option, named, plain, print_json, printable, show, styled
 from ..scan.look import statuses
 from ..scan.masters import MasterReader
 from ..scan.reading import led, seen
@@ -86,7 +86,7 @@ def _headline(found: LockStatus) -> str:
         if guarded > len(found.masters) - found.quorum:
             line += "; nobody can get it yet: restart guard"
         return line
-    who = printable(found.holder)
+    who = named(found.holder)
     if found.readers:
         owners = ", ".join(printable(reader.owner) for reader in found.readers)
         who = f"{counted(found.hold_count, 'reader')}: {owners}"
@@ -115,7 +115,7 @@ def _without_a_holder(found: LockStatus) -> str:
         answers = sum(view.fault is None for view in found.masters)
         told = f"no holder on {answers} of {counted(masters, 'master')}"
     else:
-        told = f"{printable(holder)} on {votes} of {counted(masters, 'master')}"
+        told = f"{named(holder)} on {votes} of {counted(masters, 'master')}"
     if found.free and holder is None:
         return f"{styled('free', fg='green')} ({told})"
     if found.free:
@@ -138,4 +138,4 @@ def _told(view: MasterStatus) -> str:
     if view.holder is None:
         return f"no holder{guard}"
     left = "no expiry" if view.remaining is None else f"{view.remaining:.1f} s left"
-    return f"{printable(view.holder)}  count {view.hold_count}  {left}{guard}"
+    return f"{named(view.holder)}  count {view.hold_count}  {left}{guard}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ...errors import RLockError
 from ...model import LockStatus
 from .. import exits
-from ..output import complain, print_json, to_json, utf8
+from ..output import complain, named, print_json, to_json, utf8
 
 
 class Outcome:
@@ -73,4 +73,4 @@ def _holder(name: str, found: LockStatus | Exception) -> str:
     if found.holder is None:
         return f"{name!r} was held until a moment ago"
     for_s = f" for {time.time() - found.since:.0f} s" if found.since is not None else ""
-    return f"{name!r} is held by {found.holder}{for_s}"
+    return f"{name!r} is held by {named(found.holder)}{for_s}"
