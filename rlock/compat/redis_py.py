@@ -6,8 +6,8 @@
 The interface is that of redis-py 5 to 8: it is not reentrant, and each ``acquire`` is an owner of its own. It
 differs where a lock on several masters must:
 
-- ``timeout=None``: the lease is renewed until the release, as long as the process works. With redis-py such
-  a lock stays for ever if its process dies.
+- ``timeout=None``: the lease is renewed until the release, as long as the process works and the lock object
+  exists. With redis-py such a lock stays for ever if its process dies.
 - ``timeout`` up to the client's ``max_ttl``: a fixed lease. Longer: a lease that is renewed for so long. The
   lock of a dead process is then free after the client's ttl, and not after the whole time.
 - ``sleep`` sets only the end of the wait: at the last multiple of ``sleep`` before ``blocking_timeout``, as
