@@ -30,6 +30,8 @@ from .runtime import run
 
 #: Bytes of one read: more than the usual replies have. Each read allocates so many.
 CHUNK = 4096
+#: So many bytes are read before their replies are looked at: the first may end the connection.
+BURST = 65_536
 
 
 class SocketConnection(Connection):
@@ -48,6 +50,7 @@ class SocketConnection(Connection):
 
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
+        fed = 0
         while True:
             try:
                 data: bytes = self.socket.recv(CHUNK)
@@ -59,8 +62,9 @@ class SocketConnection(Connection):
                 self.ended = True
                 return data
             self.answered = True
-            if len(data) < CHUNK and not self._buffers:
+            if not self._buffers and (len(data) < CHUNK or fed >= BURST):
                 return data
+            fed += len(data)
             self.reader.feed(data)
 
     def close(self) -> None:

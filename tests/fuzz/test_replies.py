@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -18,9 +19,10 @@ from hypothesis import strategies as st
 
 import rlock
 from rlock import events
-from rlock._client.handshake import ConnectOptions, handshake
+from rlock._client.handshake import ConnectOptions, HandshakeResult, handshake
 from rlock._client.reader import Reader
 from rlock._client.runtime import NO_WAIT
+from rlock._sync import connections as sync
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
 from rlock.errors import RLockError
@@ -343,3 +345,17 @@ def test_a_reply_of_a_megabyte_takes_little_more_in_memory() -> None:
         for _ in range(50):
             reader.feed(b"*9999\r\n" + b"*0\r\n" * 9_998)
             assert reader.gets() is False
+
+
+def test_the_first_answers_of_a_flood_are_looked_at_before_the_rest_is_read() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sent += theirs.send(b":1\r\n" * 4096)
+        assert sent > 2 * sync.BURST
+        connection = sync.SocketConnection(SimpleNamespace(_sock=ours, secrets=()), HandshakeResult())
+        connection.reader.feed(connection.fetch())
+        assert connection.reader.len() <= sync.BURST + sync.CHUNK
