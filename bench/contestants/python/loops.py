@@ -147,7 +147,7 @@ class Loops:
                 entered = now()
                 if hold_us:
                     await self._pause(hold_us * 1000)
-                section = [i, asked, entered, now(), 0, shared]
+                section = [i, asked, entered, now(), 0, *([1] if shared else [])]
                 sections.append(section)  # before a release that may fail
                 await self._release(lock)
                 section[4] = now()

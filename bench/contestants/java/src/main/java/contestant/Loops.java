@@ -119,7 +119,8 @@ final class Loops {
                 acquire(lock, asked.wait_ms);
                 long entered = System.nanoTime();
                 pause(asked.hold_us > 0 ? entered + TimeUnit.MICROSECONDS.toNanos(asked.hold_us) : 0);
-                long[] section = {thread, from, entered, System.nanoTime(), 0, shared ? 1 : 0};
+                long left = System.nanoTime();
+                long[] section = shared ? new long[] {thread, from, entered, left, 0, 1} : new long[] {thread, from, entered, left, 0};
                 sections.add(section); // before a release that may fail
                 lock.unlock();
                 section[4] = System.nanoTime();
