@@ -14,7 +14,7 @@ from .findings import Finding, Severity, error, note, of_master, warning
 
 _OLDEST = (6, 2)
 _BUFFER = 1 << 20  # bytes of messages, some thousand
-#: What the documentation of other servers says; rlock was not tested on them.
+#: Warnings from the documentation of servers on which rlock was not tested.
 _FORKS = {
     "KeyDB": "with active-replica two servers grant the same lock: turn it off",
     "Dragonfly": "its only copy on disk is a snapshot: a restart forgets the locks since then",

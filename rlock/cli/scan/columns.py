@@ -114,8 +114,7 @@ MASTERS: Sequence[Column[MasterHealth]] = (
 
 def _holder(lock: LockStatus, _: Moment) -> Cell:
     holder, _votes = seen(lock)
-    who = "readers" if holder == READERS else "-" if holder is None else label(holder)
-    return Cell(who, "" if lock.locked else "dim")
+    return Cell("-" if holder is None else label(holder), "" if lock.locked else "dim")
 
 
 def _lease(lock: LockStatus, moment: Moment) -> Cell:

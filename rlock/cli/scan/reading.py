@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model import LockStatus
 from ...rules.keys import since
-from ..output import counted, printable, seconds
+from ..output import counted, named, printable, seconds
 from .snapshot import GroupHealth, Snapshot
 
 #: What locks can be sorted by.
@@ -39,7 +39,7 @@ def votes(lock: LockStatus) -> str:
 def label(owner: str) -> str:
     """An owner token without what tells one acquisition from the next: host/pid/thread."""
     client = owner.rpartition(":")[0]
-    return printable(client if client and since(owner) is not None else owner)
+    return printable(client) if client and since(owner) is not None else named(owner)
 
 
 def led(group: GroupHealth, now: float) -> str:
