@@ -149,6 +149,9 @@ class Client:
         reader, writer = self.inner.read_write_lock(name, **options)
         return ReadWriteLock(Lock(self, reader), Lock(self, writer))
 
+    def locks(self, *names: Any, **options: Any) -> Lock:
+        return Lock(self, self.inner.locks(*names, **options))
+
     def adopt(self, handle: str, **options: Any) -> Lock:
         return Lock(self, self.loop.run(lambda: self.inner.adopt(handle, **options)))
 

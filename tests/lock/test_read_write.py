@@ -93,6 +93,9 @@ def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
             with pytest.raises(UpgradeError, match="release the reader first"):
                 upgrade.acquire()
             assert upgrade.hold_count == 0
+            with pytest.raises(UpgradeError):
+                client.locks(["free", "x"]).acquire()
+        assert not client.lock("free").locked()
     error = pickle.loads(pickle.dumps(UpgradeError("x")))
     assert (error.name, str(error)) == ("x", str(UpgradeError("x")))
     assert lock.writer.acquire(blocking=False)
@@ -331,9 +334,10 @@ def test_a_reader_that_gives_up_leaves_nothing(urls: list[str], make_client: Mak
 def test_a_reader_cannot_change_hands(urls: list[str], make_client: MakeClient) -> None:
     lock = make_client(urls).read_write_lock("x")
     with lock.writer, lock.reader:
-        for each in (lock.reader, lock.writer):
-            with pytest.raises(OptionsError, match="a reader cannot change hands"):
-                each.detach()
+        with pytest.raises(OptionsError, match="a reader cannot change hands"):
+            lock.reader.detach()
+        with pytest.raises(OptionsError, match="holds the reader, too, which cannot change hands"):
+            lock.writer.detach()
 
 
 def test_closing_the_client_ends_a_reader(urls: list[str], make_client: MakeClient) -> None:
