@@ -86,16 +86,17 @@ def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_la
 def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
     urls: list[str], make_client: MakeClient
 ) -> None:
-    client = make_client(urls)
+    client = make_client(urls, ttl=10)
     lock = client.read_write_lock("x")
     with lock.reader:
         for upgrade in (lock.writer, client.lock("x")):
             with pytest.raises(UpgradeError, match="release the reader first"):
                 upgrade.acquire()
             assert upgrade.hold_count == 0
-            with pytest.raises(UpgradeError):
-                client.locks(["free", "x"]).acquire()
-        assert not client.lock("free").locked()
+        in_thread(client.lock("held").acquire)  # it ends, and the lock stays held for a ttl
+        with pytest.raises(UpgradeError):
+            client.locks(["held", "x"]).acquire(timeout=60)
+        assert client.lock("held").locked(), "it was refused at once"
     error = pickle.loads(pickle.dumps(UpgradeError("x")))
     assert (error.name, str(error)) == ("x", str(UpgradeError("x")))
     assert lock.writer.acquire(blocking=False)
