@@ -121,8 +121,9 @@ def heal_over(stack: ExitStack) -> None:
     """A master that lacked a reader's key took it back, beside the vote that a writer had there since."""
 
     def readers(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
-        locks = [each for each in keys[: 2 * len(words[3:]) : 4] if words[2] == "heal" and self.find(each)]
-        written = {lock: self.keys.pop(lock) for lock in locks if READERS not in self.keys[lock].fields}
+        locks = keys[: 2 * len(words[3:]) : 4] if words[2] == "heal" else ()
+        held = {lock: entry for lock in locks if (entry := self.find(lock)) is not None}
+        written = {lock: self.keys.pop(lock) for lock in held if READERS not in held[lock].fields}
         reply = genuine(self, keys, *words)
         for lock, entry in written.items():
             entry.fields.update(self.keys[lock].fields if lock in self.keys else {})
