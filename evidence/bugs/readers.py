@@ -1,7 +1,4 @@
-"""Rules of readers and writers that are broken, and defects that rlock had with them.
-
-A reader's key that is put back over a writer's is found by evidence/spec/ReadWrite.tla only.
-"""
+"""Rules of readers and writers that are broken, and defects that rlock had with them."""
 
 from __future__ import annotations
 

@@ -172,11 +172,7 @@ class Oracles:
         again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
         for name in self.play.locks:
             having = sum(owner in host.left(name) for host in again)
-            # One that had a minority of votes then, and asks again, may win later.
-            evicted_at = max(self._evicted[owner].values())
-            entered = any(
-                each.owner == owner and each.at <= evicted_at for each in self.world.referee.entered
-            )
+            entered = any(moment.owner == owner for moment in self.world.referee.entered)
             if entered and having >= self.quorum and not self.world.groups:
                 self._accuse(name, owner, "", f"on {having} masters again after its eviction")
 

@@ -272,7 +272,7 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
             last = dice.choice((["broken off"], ["newcomer"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
             if setup.readers:
-                chosen = ["out of reach", "late healers", *of[: dice.choice((0, 0, 1))]]
+                chosen = ["out of reach", "late healers"]
         if setup.mode == "messages" and dice.random() < 0.4:
             beside = dice.choice(("one fewer", "one fewer", "stray tokens"))
             chosen = ["overtaken", beside, *of[: dice.choice((0, 0, 1))]]
