@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -98,25 +97,6 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
         holder.lock("m").release()
         assert thread.is_alive()
         third.locks(["a", "z"]).release()
-
-
-def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> None:
-    inside: list[str] = []
-    done: list[int] = []
-
-    def work(client: rlock.Client, seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(40):
-            with client.locks(dice.sample("abcd", dice.choice((2, 3)))) as several:
-                assert not set(several.names) & set(inside)
-                inside.extend(several.names)
-                for name in several.names:
-                    inside.remove(name)
-        done.append(seed)
-
-    with running(*(partial(work, connect(), seed) for seed in range(4))):
-        pass
-    assert sorted(done) == [0, 1, 2, 3]
 
 
 def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: Connect) -> None:
