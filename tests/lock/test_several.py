@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,8 +100,6 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
         third.locks(["a", "z"]).release()
 
 
-<<<<<<< HEAD
-=======
 def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> None:
     inside: dict[str, list[bool]] = {name: [] for name in "abcd"}
     done: list[int] = []
@@ -122,7 +121,6 @@ def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> Non
     assert sorted(done) == [0, 1, 2, 3]
 
 
->>>>>>> readers
 def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: Connect) -> None:
     client = connect()
     several = client.locks(f"name {i}" for i in range(100))
