@@ -139,8 +139,7 @@ def evict(
         for holder in [each for each in dict.fromkeys(named) if owners is None or each in owners]:
             # The masters note the eviction: otherwise the holder's watchdog would put the key back.
             command = commands.evict(masters.context.wire, name, holder, 2 * masters.context.guard.max_ttl)
-            removed = yield from masters.call(Request(command, timeout, Settle.ALL))
-            if removed.granted:
+            if (yield from masters.call(Request(command, timeout, Settle.ALL))).granted:
                 evicted.append(holder)
         full = any(len(vote.queue.readers) >= commands.STATUS_READERS for vote in votes)
         more = full and len(evicted) > before

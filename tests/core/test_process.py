@@ -263,6 +263,25 @@ def test_a_wait_sees_what_a_handler_has_read_that_waited_twice_right_before_its_
     assert [] not in polled
 
 
+def test_a_late_wait_reads_although_the_leader_has_not_left_its_poll() -> None:
+    """The interpreter kept both from running until their time was over, and runs the late one first."""
+    masters = MemoryMasters(1)
+
+    def poll(timeout: float) -> None:
+        """As beside a thread that still polls."""
+        masters[0].resume()
+        connections._clock = lambda: clock() + 9.0
+
+    with memory_client(masters=masters) as client:
+        with client.lock("x"):
+            connections: Any = client._engine().masters._connections
+        connections.poll, clock = poll, connections._clock
+        masters[0].pause()
+        assert client.lock("x").acquire(blocking=False)
+        del connections.poll
+        connections._clock = clock
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_releases_of_which_one_interrupts_the_other_give_back_two_acquires(
     client: rlock.Client, count: int

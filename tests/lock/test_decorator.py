@@ -18,7 +18,6 @@ import rlock
 import rlock.asyncio
 from rlock import OptionsError, locked
 
-from ..fixtures import FreshMasters
 from ..servers import Fleet
 from .conftest import MakeClient, in_thread
 
@@ -97,23 +96,6 @@ def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
         assert 0.29 < late.value.waited < 5
         assert skipping(1) is None
     assert raising(1) == skipping(1) == ("body", 1, 0)
-
-
-@pytest.mark.real_masters
-def test_unreachable_masters_do_not_count_as_busy(
-    fresh_masters: FreshMasters, make_client: MakeClient
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls, request_timeout=0.2)
-    for master in fleet[:2]:
-        master.kill()
-
-    def answer() -> str:
-        raise AssertionError("it is not known to be busy")
-
-    for options in ({"blocking": False}, {"timeout": 0.3}, {"timeout": 0.3, "on_busy": "skip"}):
-        with pytest.raises(rlock.QuorumUnreachableError):
-            rlock.locked(client, "x", **options)(answer)()
 
 
 def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
