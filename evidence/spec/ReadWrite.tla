@@ -234,5 +234,5 @@ NoTwoReaders  == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 NoDowngrade   == \A c \in Writers : ~(Valid(c) /\ client[c].kind = "shared" /\ HasQuorum(c))
 NoReaderAfter == \A c \in Readers : ~(Valid(c) /\ client[c].token > 0)
 
-Symmetry == Permutations(Masters) \cup Permutations(Readers \ Short) \cup Permutations(Writers \ Short)
+Symmetry == UNION {Permutations(S) : S \in {Masters, Readers \ Short, Readers \cap Short, Writers \ Short}}
 =============================================================================
