@@ -160,7 +160,7 @@ class Box:
         self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1, token: int = TOKEN
     ) -> Any:
         keys = [LOCK, FENCE, _ban(owner), NOTE]
-        echo, codes, _ = self.call("heal", keys, lease_ms, FENCE_MS, owner, count, token)
+        echo, codes, _ = self.call("renew", keys, lease_ms, FENCE_MS, owner, count, token)
         assert echo == owner
         return codes
 

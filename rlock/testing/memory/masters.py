@@ -34,7 +34,7 @@ class Master(Readers):
             "renew": self._renew,
             "status": self._status,
             "wait": self._wait,
-            "heal": self._heal,
+            "heal": self._renew,
             "fence": self._fence,
             "confirm": self._confirm,
             "transfer": self._transfer,
@@ -223,6 +223,8 @@ class Master(Readers):
         self._pexpire(lock, lease_ms)
 
     def _renew(self, keys: Sequence[str], lease_ms: str, *leases: str) -> Reply:
+        if leases[0].isdigit():
+            return self._heal(keys, lease_ms, *leases)
         codes = []
         locks = len(leases) // 2
         if len(leases) % 2:
@@ -278,6 +280,7 @@ class Master(Readers):
             owner, count, token = leases[3 * i : 3 * i + 3]
             entry = self.find(lock)
             if entry is not None and entry.kind == "hash" and owner in entry.fields:
+                entry.fields[owner] = count
                 self._pexpire(lock, lease_ms)
                 codes.append(1)
             elif entry is not None or self.find(evicted) is not None:
@@ -288,7 +291,7 @@ class Master(Readers):
                 codes.append(2)
                 if self._last(fence)[0] < int(token):
                     self._remember(fence, int(token), owner, fence_ms)
-        return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if 2 in codes else "")]
+        return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if {1, 2} & {*codes} else "")]
 
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
         last, given_to = self._last(keys[1])
