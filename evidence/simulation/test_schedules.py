@@ -16,7 +16,7 @@ from .play import play
 from .schedules import drawn
 
 #: A block is a test, so that a slow machine does not run into the time-out of one.
-BLOCKS, SEEDS = 20, 50
+BLOCKS, SEEDS = 15, 40
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

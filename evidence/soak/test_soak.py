@@ -1,6 +1,6 @@
-"""The soak for a moment: real processes on real masters under every fault; and that it can fail.
+"""The soak can fail: rules that are broken, and histories that it must not accept.
 
-Longer, with other seeds, masters and leases: ``python -m evidence.soak``.
+With all rules: ``python -m evidence.soak``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,6 @@ from .run import run
 def plan(server: ServerBinary, tmp_path: Path) -> Plan:
     """The journals of a run that fails stay in pytest's folder for it."""
     return Plan(10.0, seed=1, processes=4, keep=tmp_path, server=server)
-
-
-@pytest.mark.timeout(180)
-def test_no_fault_makes_two_leases_overlap_or_a_token_fall_and_all_get_in_when_it_is_over(plan: Plan) -> None:
-    result = run(plan)
-    assert not result.findings, "\n".join(map(str, result.findings)) + f"\njournals: {result.kept}"
-    assert len(result.faults) > 5, f"hardly a fault: {result.faults}"
-    assert result.figures["holds"] > 50, "hardly anybody got in"
-    assert result.counts["fenced"].acknowledged
-    assert "failed" not in result.faults
 
 
 #: Broken rules that a nemesis brings to light on real masters: the check that notices it, and the plan. The

@@ -227,7 +227,39 @@ class Subscriptions(Notifications, Traffic[L]):
             connection, primary = server.connection, self._context.primaries.get(server.index, "")
             if connection is not None and primary not in ("", connection.memory_report.run_id):
                 # Otherwise its waiters would hear nothing of the releases on the new primary.
-                self._connections.drop(server, broken(f"no message: {message!s:.60}"))
+                self._connections.drop(server, broken("its group has another primary"))
+            elif connection and connection.began_at < self._context.timed_out.get(server.index, -math.inf):
+                self._connections.drop(server, broken("a command to this master timed out"))
+        self._connections.connect_due()
+        return True
+
+    def _drop_silent(self, now: float) -> None:
+        """Drop the connections without a reply in time. Now and then all masters have to confirm again."""
+        replies, late = self._replies, self._replies.late(now)
+        for server in self._connections.servers:
+            if server.connection is not None and (at := late.get(server.index)) is not None:
+                text = f"no reply to SUBSCRIBE for {now - at:.3g} s: connecting again"
+                news = server.index not in replies.silent
+                replies.silent.add(server.index)
+                failed = MasterFailed(server.endpoint.label, "silent", text, news, connected=True)
+                self._context.pending_events.add(failed)
+                self._connections.drop(server, broken(text))
+        if replies.looks % PROBE_LOOKS == 0:
+            self._send_all(encode(("SUBSCRIBE", *next(iter(self._by_name.values())).names)))
+
+    def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
+        if data:
+            connection.reader.feed(data)
+        while server.connection is connection and (message := connection.reader.gets()) is not False:
+            self._receive(server, message)
+
+    def _receive(self, server: MasterConnection[L], message: Any) -> None:
+        if isinstance(message, hiredis.ReplyError):
+            if self._replies.refuse(server.index):
+                self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
+            return
+        if type(message) is not list or len(message) != 3 or type(message[1]) is not bytes:
+            self._connections.drop(server, broken(f"no message: {message!s:.60}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
         if kind != b"message":

@@ -84,8 +84,7 @@ def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(name: str) -
     assert codes <= {0, 130, *exits.TABLE}
 
 
-@pytest.mark.parametrize("option", ["-w", "--grace"])
-@pytest.mark.parametrize("value", ["nan", "-inf"])
+@pytest.mark.parametrize(("option", "value"), [("-w", "nan"), ("--grace", "-inf")])
 def test_what_is_no_number_of_seconds_is_refused(option: str, value: str) -> None:
     refused(inside("run", option, value, "job", "true", masters=NOWHERE), 64)
 
@@ -342,11 +341,3 @@ def test_a_long_url_is_searched_for_a_password_in_linear_time(tmp_path: Path) ->
     path = written(tmp_path, f'masters = ["redis://{":@/" * 6_000}"]', 0o644)
     found = inside("config", "--config", str(path))
     assert (found.code, "holds a password" in found.err) == (64, True)
-
-
-def test_a_run_takes_its_masters_from_the_file(fresh_masters: FreshMasters, tmp_path: Path) -> None:
-    urls = fresh_masters(1, password="shown").urls
-    path = written(tmp_path, f"masters = {json.dumps(urls)}\nttl = 3\n")
-    program = ["sh", "-c", "echo $RLOCK_TTL $RLOCK_MASTERS"]
-    found = rlock("run", "job", "--config", str(path), "--pass-masters", "--", *program)
-    assert found.out == f"3 {','.join(urls)}\n"

@@ -65,12 +65,11 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masters", [1, 3])
 @pytest.mark.parametrize(
-    ("source", "world", "passed"),
+    ("masters", "source", "world", "passed"),
     [
-        ("test_lock.py", "redis_py_world.py", 28),
-        ("test_asyncio/test_lock.py", "redis_py_asyncio_world.py", 25),
+        (3, "test_lock.py", "redis_py_world.py", 28),
+        (1, "test_asyncio/test_lock.py", "redis_py_asyncio_world.py", 25),
     ],
     ids=["threads", "tasks"],
 )

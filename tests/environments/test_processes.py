@@ -141,12 +141,12 @@ def app(environ, start_response):
 
 
 @needs("gunicorn")
-@pytest.mark.parametrize("kind", ["sync", "gthread", pytest.param("gevent", marks=needs("gevent"))])
+@pytest.mark.parametrize("kind", ["sync", pytest.param("gevent", marks=needs("gevent"))])
 def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3: Fleet) -> None:
     path = counter(tmp_path)
     (tmp_path / "total").write_text("41")
     (tmp_path / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
-    options = f"-w 2 -k {kind} {'--threads 3' if kind == 'gthread' else ''} web:app"
+    options = f"-w 2 -k {kind} web:app"
     with (
         starter(tmp_path, masters3.urls, RLOCK_TTL="3") as start,
         rlock.Client(masters3.urls, 3.0) as client,

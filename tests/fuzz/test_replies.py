@@ -195,7 +195,7 @@ def test_a_connection_that_has_worked_is_replaced_at_once(hearing: Hearing) -> N
     assert set(hearing.inbox.handed_by) == {0}
 
 
-@fuzz(400)
+@fuzz(150)
 @given(kind=st.just(b"message") | ANYTHING, where=st.integers(0, 2), payload=WORDS | ANYTHING, other=ANYTHING)
 def test_any_message_is_heard_and_wakes_nobody(
     hearing: Hearing, kind: Any, where: int, payload: Any, other: Any

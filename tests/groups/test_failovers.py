@@ -28,7 +28,6 @@ from .group import ReplicatedGroup, Server, until
 
 #: How the old primary ends, or goes on.
 HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
-    "command": lambda group, _: group.fail_over(),
     "kill": lambda _, old: old.kill(),
     "stop": lambda _, old: old.pause(),
     "partition": lambda group, old: group.shut_out(old),
@@ -237,18 +236,17 @@ def skewed(
 
 @one_kind
 @pytest.mark.rule("3.6")
-@pytest.mark.parametrize("seconds", [SKEW_S, -SKEW_S], ids=["ahead", "behind"])
 def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_nothing(
-    client_for: ClientFor, skewed: Skewed, server: ServerBinary, seconds: float
+    client_for: ClientFor, skewed: Skewed, server: ServerBinary
 ) -> None:
-    group = skewed(seconds)
+    group = skewed(SKEW_S)
     late_s = (
         SKEWED_TTL + SKEW_S if server.version >= "7" else guard_time(SKEWED_TTL)
     )  # Redis 6.2 replicates the duration
     holder, other, dead, waiting = (client_for(group.url, ttl=SKEWED_TTL) for _ in range(4))
     tokens = []
     with holder.lock("held") as lock:
-        for behind in (seconds < 0, seconds > 0):  # to the replica, and back
+        for behind in (False, True):  # to the replica, whose clock is ahead, and back
             lease = dead.lock("x", renew=False)
             assert lease.acquire(timeout=SKEWED_TTL)
             tokens.append(lease.fencing_token)

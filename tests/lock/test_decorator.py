@@ -18,7 +18,6 @@ import rlock
 import rlock.asyncio
 from rlock import OptionsError, locked
 
-from ..fixtures import FreshMasters
 from ..servers import Fleet
 from .conftest import MakeClient, in_thread
 
@@ -97,23 +96,6 @@ def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
         assert 0.29 < late.value.waited < 5
         assert skipping(1) is None
     assert raising(1) == skipping(1) == ("body", 1, 0)
-
-
-@pytest.mark.real_masters
-def test_unreachable_masters_do_not_count_as_busy(
-    fresh_masters: FreshMasters, make_client: MakeClient
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls, request_timeout=0.2)
-    for master in fleet[:2]:
-        master.kill()
-
-    def answer() -> str:
-        raise AssertionError("it is not known to be busy")
-
-    for options in ({"blocking": False}, {"timeout": 0.3}, {"timeout": 0.3, "on_busy": "skip"}):
-        with pytest.raises(rlock.QuorumUnreachableError):
-            rlock.locked(client, "x", **options)(answer)()
 
 
 def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
@@ -271,8 +253,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "rlock:x")(report), "the library's own"),
     (lambda: decorate(CLIENT, 5)(report), "a template or a function of a name"),
     *(
-        (lambda client=client: locked(client, "x", shared=True, hold_at_least=1), "leave hold_at_least out")
+        (
+            lambda client=client, no=no: locked(client, "x", shared=True, **no),
+            "leave fair and hold_at_least out",
+        )
         for client in (CLIENT, lambda: CLIENT)
+        for no in ({"hold_at_least": 1}, {"fair": False})
     ),
     # A call that gives no name.
     (lambda: name_of("{user_id.nothing}", report, 1), "does not fit this call of report.*AttributeError"),

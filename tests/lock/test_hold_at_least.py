@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -38,30 +35,11 @@ def test_the_lock_stays_taken_for_everybody_until_the_time_is_over(
     other.lock("x").release()
 
 
-def test_the_status_says_that_the_holder_has_finished(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    with client.lock("x", hold_at_least=8):
-        assert client.status("x").hold_count == 1
-    kept = client.status("x")
-    assert kept.locked
-    assert kept.hold_count == 0
-    assert kept.remaining is not None
-    assert 6 < kept.remaining <= 8
-
-
 def test_a_work_that_took_longer_frees_the_lock_at_once(urls: list[str], make_client: MakeClient) -> None:
     client = make_client(urls)
     with client.lock("x", hold_at_least=0.05):
         time.sleep(0.06)
     assert not client.lock("x").locked()
-
-
-def test_an_operator_ends_it(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    with client.lock("x", hold_at_least=8):
-        pass
-    assert other.evict("x")
-    assert other.lock("x").acquire(blocking=False)
 
 
 def test_the_outermost_acquire_decides(urls: list[str], make_client: MakeClient) -> None:
@@ -115,20 +93,6 @@ def test_a_wrong_time_is_refused(urls: list[str], make_client: MakeClient) -> No
         client.lock("x", hold_at_least=60)
     with pytest.raises(rlock.OptionsError, match="is over max_hold=5 s"):
         client.lock("x", hold_at_least=8, max_hold=5)
-
-
-@threads_only
-def test_the_end_of_the_process_changes_nothing(urls: list[str], make_client: MakeClient) -> None:
-    program = """if True:
-        import os, signal, sys, rlock
-        client = rlock.Client(sys.argv[1:])
-        with client.lock("x", hold_at_least=8):
-            pass
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    ended = subprocess.run([sys.executable, "-c", program, *urls], timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    assert make_client(urls).status("x").hold_count == 0
 
 
 @threads_only

@@ -9,14 +9,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rlock
 import rlock.asyncio
-from rlock.recipes.leader import Leader, _Term
+from rlock.recipes.leader import Leader
 from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
 
@@ -252,21 +251,6 @@ def test_an_observer_that_a_thread_could_not_await_is_refused(
             client.lock("x", on_lost=observer)
     with pytest.raises(rlock.OptionsError, match="on_started must be callable"):
         client.leader("beat", 5)
-
-
-def test_a_forked_child_takes_no_mutex_to_know_that_it_does_not_lead() -> None:
-    asked: list[object] = []
-
-    def remaining(hold: object) -> float:
-        asked.append(hold)
-        return 9.0
-
-    holds = SimpleNamespace(remaining=remaining)
-    hold: Any = SimpleNamespace(lease=SimpleNamespace(ttl=9.0, confirmation=object()))
-    for pid, left in ((os.getpid(), True), (os.getpid() + 1, False)):
-        engine: Any = SimpleNamespace(pid=pid, holds=holds)
-        assert (_Term(engine, hold).left() > 0.0) == left
-    assert len(asked) == 1
 
 
 @pytest.mark.kinds("blocking")

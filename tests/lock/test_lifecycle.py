@@ -12,7 +12,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands
 
 from ..servers import Fleet, raw
-from .conftest import Kind, MakeClient, eventually, in_background, in_thread, running, threads_only
+from .conftest import Kind, MakeClient, eventually, in_background, in_thread, threads_only
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -111,24 +110,6 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(masters3: Fleet, mak
     assert ended
     for user in users:
         user.result(5.0)
-
-
-@threads_only
-def test_a_child_forked_while_other_threads_use_the_client_can_use_it(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
-    stop = threading.Event()
-
-    def work(i: int) -> None:
-        while not stop.is_set():
-            with client.lock(f"busy-{i}"):
-                pass
-
-    with running(*(partial(work, i) for i in range(4))):
-        found = [forked(partial(client.lock(f"child-{i}").acquire, timeout=10)) for i in range(8)]
-        stop.set()
-    assert found == ["True"] * 8
 
 
 @threads_only

@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock._client.calls import Calls
 from rlock._client.subscriptions import Subscriptions
 from rlock.errors import RLockError
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Contender, Grant
-from rlock.procedures.port import Request, WaitGenerator, Wake
-from rlock.rules import scripts
-from rlock.rules.quorum import Ballot
+from rlock.procedures.port import WaitGenerator, Wake
 from rlock.testing import memory_client
 
 from ..fixtures import FreshMasters
@@ -49,32 +46,6 @@ def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_tha
     assert lock.remaining() > 0
     assert len(rounds) == 2
     lock.release()
-
-
-def test_a_release_that_crosses_a_renewal_is_no_loss(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[rlock.LeaseLostError] = []
-    client = make_client(masters3.urls, ttl=0.9)
-    release = scripts.RELEASE
-    call = Calls.call
-
-    def slow_return(self: Calls[Any], request: Request) -> WaitGenerator[Ballot]:
-        ballot = yield from call(self, request)
-        if request.command.script is release:
-            time.sleep(0.3)  # the masters have freed it, the caller does not know yet; a renewal is due
-        return ballot
-
-    monkeypatch.setattr(Calls, "call", slow_return)
-    for _ in range(3):
-        lock = client.lock("x", on_lost=told.append)
-        lock.acquire()
-        lost = lock.lost
-        time.sleep(0.15)
-        lock.release()
-        assert not lost.is_set()
-    time.sleep(0.5)
-    assert told == []
 
 
 def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, make_client: MakeClient) -> None:

@@ -101,17 +101,19 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
 
 
 def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> None:
-    inside: list[str] = []
+    inside: dict[str, list[bool]] = {name: [] for name in "abcd"}
     done: list[int] = []
 
     def work(client: rlock.Client, seed: int) -> None:
         dice = random.Random(seed)
         for _ in range(40):
-            with client.locks(dice.sample("abcd", dice.choice((2, 3)))) as several:
-                assert not set(several.names) & set(inside)
-                inside.extend(several.names)
-                for name in several.names:
-                    inside.remove(name)
+            names, size = dice.sample("abcd", dice.choice((2, 3))), dice.randrange(3)
+            with client.locks(names[size:], shared=names[:size]):
+                for i, name in enumerate(names):
+                    assert all(inside[name]) if i < size else not inside[name]
+                    inside[name].append(i < size)
+                for i, name in enumerate(names):
+                    inside[name].remove(i < size)
         done.append(seed)
 
     with running(*(partial(work, connect(), seed) for seed in range(4))):
@@ -205,9 +207,18 @@ def test_a_name_that_is_lost_during_the_acquire_is_given_back(connect: Connect) 
 
 def test_bad_names_are_refused(connect: Connect) -> None:
     client = connect()
-    for names, text in (([], "at least one"), (["a", "b", "a"], "twice"), ("ab", "list"), (None, "list")):
+    for names, text in (
+        ([], "at least one"),
+        (["a", "b", "a"], "'a' .*twice"),
+        ("ab", "list"),
+        (None, "list"),
+    ):
         with pytest.raises(rlock.OptionsError, match=text):
             client.locks(names)  # type: ignore[arg-type]
+        with pytest.raises(rlock.OptionsError, match=text):
+            client.locks([], shared=names)  # type: ignore[arg-type]
+    with pytest.raises(rlock.OptionsError, match="'a' stands twice in names and shared"):
+        client.locks(["a"], shared=["b", "a"])
 
 
 # -- a semaphore and several names: Ctrl-C before each line, and cancelled tasks, leave nothing behind

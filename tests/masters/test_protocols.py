@@ -24,9 +24,10 @@ KINDS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("ready", [False, True], ids=["url", "ready"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "ready", "protocol"),
+    [("blocking", False, 3), ("blocking", True, 2), ("asyncio", False, 2), ("asyncio", True, 3)],
+)
 def test_the_contract_with_each_protocol(
     any_server: AnyMaster, kind: str, ready: bool, protocol: int
 ) -> None:
