@@ -93,11 +93,10 @@ class Box:
         token: int = TOKEN,
         fence_ms: int | str = FENCE_MS,
         guarded: bool = True,
-        brief: bool = False,
     ) -> Any:
         words: list[str | int] = [lease_ms, fence_ms]
         if waiter:
-            words += [order, rank, queue_ms, "brief" if brief else "all", waiter, ticket]
+            words += [order, rank, queue_ms, waiter, ticket]
         elif order == "fair":
             words += [order]
         return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words, owner, token)

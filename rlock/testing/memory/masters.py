@@ -59,7 +59,7 @@ class Master(Readers):
 
     def _acquire(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *words: str) -> Reply:
         *waiting, owner, proposal = words
-        order, rank, queue_ms, told, waiter, ticket, channel = (*waiting, *[""] * (7 - len(waiting)))
+        order, rank, queue_ms, waiter, ticket, channel = (*waiting, *[""] * (6 - len(waiting)))
         shared = order == "shared"
         keys, readers = (keys[:-1], keys[-1]) if shared else (keys, "")
         lock, queue, fence = keys[:3]
@@ -98,8 +98,6 @@ class Master(Readers):
             self._zrem(queue, waiter)
             return [1, owner.encode(), 1, int(lease_ms), 0, time_us, token, note, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
-        if told == "brief" and ttl_ms > 0:
-            ttl_ms += -ttl_ms % 10
         holder = holder or first or ""
         if waiter == "":
             return [code, holder.encode(), held, ttl_ms, 0, 0, 0, note, 0]
@@ -116,10 +114,7 @@ class Master(Readers):
                 self._came(lock, found)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
-        length = len(self.line(queue))
-        if told == "brief":
-            time_us, length = (time_us if ticket == "0" else 0), 0
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, len(self.line(queue))]
 
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, proposal, owner = words
