@@ -7,7 +7,7 @@ import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -36,6 +36,7 @@ clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakVa
 RedisClient = TypeVar("RedisClient")
 Signal = TypeVar("Signal")
 OnLost = Callable[[LeaseLostError], object] | None
+Names = Iterable[str]
 
 
 class BaseClient(ABC, Generic[AnyLock, RedisClient]):

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from . import clock
@@ -16,7 +16,7 @@ from ._sync.connections import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from ._sync.runtime import run
-from .base import BaseClient, OnLost, clients
+from .base import BaseClient, Names, OnLost, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
@@ -77,15 +77,18 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
         return Semaphore(self, name, permits, fair, ttl, on_lost)
 
-    def locks(self, names: Iterable[str], *, ttl: float | None = None, on_lost: OnLost = None) -> Locks:
+    def locks(
+        self, names: Names, *, shared: Names = (), ttl: float | None = None, on_lost: OnLost = None
+    ) -> Locks:
         """Several locks as one: all of them or none. No network. See `lock` for ``ttl``.
 
+        :param shared: further names, of which the caller is a reader: see `read_write_lock`.
         :param on_lost: called with the first `LeaseLostError` of a name.
         :raises OptionsError: no names, a name twice, or as `lock`.
         """
         from .recipes.several import Locks
 
-        return Locks(self, names, ttl, on_lost)
+        return Locks(self, names, shared, ttl, on_lost)
 
     def adopt(self, handle: str, **options: Any) -> RLock:
         """The lock of a handle, held by the calling thread: with the count and the fencing token that it had.

@@ -62,7 +62,6 @@ class StreamConnection(Connection, asyncio.Protocol):
             os.close(nothing)
 
     def data_received(self, data: bytes) -> None:
-        self.answered = True
         if self.arrived is not None:
             self.arrived(data)
         else:

@@ -91,7 +91,7 @@ class Connection(ABC):
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[PendingReply] = deque()
         self.backlog = bytearray()
-        #: Whether anything has arrived since the handshake.
+        #: Whether anything that could be read has arrived since the handshake.
         self.answered = False
         self.ended = False
         #: When the last command was sent that has its reply.

@@ -111,7 +111,11 @@ class Connections(ABC, Generic[L]):
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         try:
             self._traffic.on_data(server, connection, data)
-            if connection.ended and server.connection is connection:
+            if server.connection is not connection:
+                return
+            if data:
+                connection.answered = True
+            if connection.ended:
                 self.drop(server, broken("the server closed the connection"))
         except BaseException as error:
             self.fail(server, error)
@@ -137,7 +141,7 @@ class Connections(ABC, Generic[L]):
         self._unregister(connection)
         server.last_reply_at = connection.last_reply_at
         # A broken connection is replaced at once, because servers close idle connections. But not if the
-        # server never replied: otherwise a proxy without SUBSCRIBE would get attempts without a pause.
+        # server gave no answer that could be read: otherwise it would get attempts without a pause.
         if fault.kind is not FaultKind.BROKEN:
             server.failures = 1
         else:

@@ -126,10 +126,11 @@ class HoldTable:
     def beside(self, key: OwnerKey, options: LockOptions) -> Hold | None:
         """The writer of an owner that asks for the reader. Raises `UpgradeError` the other way round."""
         other = self.find(key, hold_name(options.name, not options.shared))
+        if other is not None and self.state(other) is LeaseState.LOST:
+            role = "writer" if options.shared else "reader"
+            raise LeaseLostError(other.name, f"{other.reason} (the caller's {role}: release it first)")
         if other is not None and not options.shared:
             raise UpgradeError(options.name)
-        if other is not None and self.state(other) is LeaseState.LOST:
-            raise LeaseLostError(other.name, other.reason)
         return other
 
     def remove(self, hold: Hold) -> None:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import hiredis
+
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
 from ..procedures.contender import Contender, Grant
@@ -252,9 +254,12 @@ class Subscriptions(Notifications, Traffic[L]):
             self._receive(server, message)
 
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
-        if type(message) is not list or len(message) < 3 or type(message[1]) is not bytes:
+        if isinstance(message, hiredis.ReplyError):
             if self._replies.refuse(server.index):
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
+            return
+        if type(message) is not list or len(message) != 3 or type(message[1]) is not bytes:
+            self._connections.drop(server, broken(f"no message: {message!s:.60}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
         if kind != b"message":

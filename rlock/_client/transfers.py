@@ -17,8 +17,9 @@ from ..rules.keys import MAX_TOKEN, hold_name
 def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
     engine, name = lock._client._engine(), lock.name
     hold = engine.held(lock._options.hold_name)
-    if engine.holds.find(hold.owner_key, hold_name(name, shared=True)) is not None:
-        raise OptionsError(f"lock {name!r} was not detached: a reader cannot change hands; release it first")
+    if (reader := engine.holds.find(hold.owner_key, hold_name(name, shared=True))) is not None:
+        why = "a reader" if reader is hold else "the caller holds the reader, too, which"
+        raise OptionsError(f"lock {name!r} was not detached: {why} cannot change hands; release it first")
     ttl = hold.lease.ttl if ttl is None else lock._client._options.kept("ttl", ttl)
     if engine.interrupted():
         raise RLockError(f"lock {name!r} was not detached: {NOT_HERE}")

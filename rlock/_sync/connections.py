@@ -61,7 +61,6 @@ class SocketConnection(Connection):
             if not data:
                 self.ended = True
                 return data
-            self.answered = True
             if not self._buffers and (len(data) < CHUNK or fed >= BURST):
                 return data
             fed += len(data)
@@ -151,7 +150,7 @@ class Connections(connections.Connections[SocketConnection]):
                     now = self._clock()
                     left = min(until, waiter.deadline) - now
                     late = left <= 0
-                    # Late, it reads itself: the leader may have been kept from running as well, also in its poll.
+                    # Late, it reads itself: the leader may be kept from running as well, also in its poll.
                     reads = late or self._leads(waiter, now)
                 if reads:
                     looks = late or now >= self._traffic.look_at

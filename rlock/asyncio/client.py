@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import clock
@@ -15,7 +15,7 @@ from .._async.runtime import run
 from .._client import hold_table
 from .._client.runtime import Parker
 from .._client.transfers import adopt_gen, detach_gen
-from ..base import AsyncLock, BaseClient, BaseLock, OnLost
+from ..base import AsyncLock, BaseClient, BaseLock, Names, OnLost
 from ..errors import RLockError
 from ..model import LockStatus
 from ..procedures import inspect
@@ -123,11 +123,13 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
         return AsyncSemaphore(self, name, permits, fair, ttl, on_lost)
 
-    def locks(self, names: Iterable[str], *, ttl: float | None = None, on_lost: OnLost = None) -> AsyncLocks:
+    def locks(
+        self, names: Names, *, shared: Names = (), ttl: float | None = None, on_lost: OnLost = None
+    ) -> AsyncLocks:
         """Several locks as one; see `rlock.Client.locks`."""
         from ..recipes.several import AsyncLocks
 
-        return AsyncLocks(self, names, ttl, on_lost)
+        return AsyncLocks(self, names, shared, ttl, on_lost)
 
     async def adopt(self, handle: str, **options: Any) -> RLock:
         """The lock of a handle, held by the calling task; see `rlock.Client.adopt`."""

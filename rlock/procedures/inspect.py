@@ -20,9 +20,8 @@ from .port import ClientContext, Masters, Request, WaitGenerator
 
 def _ask(masters: Masters, name: str, timeout: float) -> WaitGenerator[Ballot]:
     context = masters.context
-    ballot = yield from masters.call(
-        Request(commands.status(name, guarded=context.guard.on, list_readers=True), timeout, Settle.ALL)
-    )
+    command = commands.status(name, guarded=context.guard.on, list_readers=True)
+    ballot = yield from masters.call(Request(command, timeout, Settle.ALL))
     if ballot.hopeless:
         raise impossible(context, name, ballot)
     if ballot.answered < ballot.quorum:
@@ -50,11 +49,9 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     many may have forgotten one.
     """
     ballot, held = yield from _ask_twice(masters, name, timeout)
-    if not held:
-        return False
-    if not ballot.most_named()[1]:
+    if held and not ballot.most_named()[1]:
         raise unreachable(masters.context, name, ballot)
-    return True
+    return held
 
 
 def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tuple[Ballot, bool]]:
@@ -167,8 +164,7 @@ def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None
     ]
     ballots = yield from masters.call_many(requests)
     for i, noted in zip(answering, ballots, strict=True):
-        vote = noted.votes.get(i)
-        if vote is not None:
+        if (vote := noted.votes.get(i)) is not None:
             found[context.masters[i]] = None if vote.fault is None else vote.fault.text
     return found
 
@@ -176,8 +172,7 @@ def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None
 def faults(context: ClientContext, ballot: Ballot) -> dict[str, str]:
     found = {}
     for i, master in enumerate(context.masters):
-        vote = ballot.votes.get(i)
-        if vote is None:
+        if (vote := ballot.votes.get(i)) is None:
             if not ballot.settled:  # otherwise the ballot was decided without this master
                 too = ": its replicas have to answer, too" if context.groups.get(i) else ""
                 found[master] = f"no answer in time{too}"

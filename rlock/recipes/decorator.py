@@ -110,8 +110,8 @@ def locked(
 
 def _check_lock_options(client: Any, *, ttl: float | None = None, **options: Any) -> None:
     """Refuse a wrong client or wrong options at decoration, and not at the first call."""
-    if options.get("shared") and "hold_at_least" in options:
-        raise OptionsError("a reader is held for no least time: leave hold_at_least out")
+    if options.get("shared") and ("hold_at_least" in options or not options.get("fair", True)):
+        raise OptionsError("a reader is fair, and has no least time: leave fair and hold_at_least out")
     if _is_client(client):
         _lock(client, "name", {"ttl": ttl, **options})
         return

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from .._client.engine import Engine
 from ..base import OnLost
 from ..errors import LeaseLostError, OptionsError, RLockError
-from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
 from ..procedures.port import WaitGenerator
@@ -31,16 +31,20 @@ LOOK_S = 0.1  # how often a thread that waits for `lost` looks at the leases; it
 class HoldsOfAll(Holding):
     """The part that threads and tasks share."""
 
-    def __init__(self, client: Any, names: Iterable[str], ttl: float | None, on_lost: OnLost) -> None:
-        if isinstance(names, str) or not isinstance(names, Iterable):
-            raise OptionsError(f"names must be a list of names, not {names!r}: client.lock takes one name")
+    def __init__(
+        self, client: Any, names: Iterable[str], shared: Iterable[str], ttl: float | None, on_lost: OnLost
+    ) -> None:
+        for option, given in ("names", names), ("shared", shared):
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise OptionsError(f"{option} must be a list, not {given!r}: client.lock takes one name")
         locks = [client.lock(name, ttl=ttl, on_lost=on_lost) for name in names]
+        locks += [client.read_write_lock(name, ttl=ttl, on_lost=on_lost).reader for name in shared]
         locks.sort(key=lambda lock: lock.name)
         if not locks:
-            raise OptionsError("names is empty: give at least one name")
+            raise OptionsError("names and shared are empty: give at least one name")
         for before, lock in pairwise(locks):
             if lock.name == before.name:
-                raise OptionsError(f"names has {lock.name!r} twice: give each name once")
+                raise OptionsError(f"{lock.name!r} stands twice in names and shared: give each name once")
         super().__init__(client, locks, str([lock.name for lock in locks]))
 
     @property
@@ -64,23 +68,26 @@ class HoldsOfAll(Holding):
         return self._locks[0]._signal_type(engine.holds, all_of_them, LOOK_S)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
-        nested, on_lost, once = self._holds(), self._locks[0]._options.on_lost, _Once()
-        names = {hold.name for hold in nested}  # not looked up: a signal handler may have acquired one since
-        wanted = [lock._options for lock in self._locks if lock.name not in names]
+        on_lost, once = self._locks[0]._options.on_lost, list[Any]()
+        wanted = [lock._options for lock in self._locks]
         if on_lost is not None:
-            wanted = [replace(options, on_lost=once) for options in wanted]
-        got = yield from _acquire_all(engine, wanted, until)
-        once.on_lost = on_lost
-        for hold in self._holds() if got else ():
-            if hold in nested:
-                if not engine.holds.nested(hold):
-                    raise LeaseLostError(hold.name, "a signal handler or a finalizer has released it")
-            elif engine.holds.state(hold) is LeaseState.LOST:  # while it asked for the others
-                raise LeaseLostError(hold.name, hold.reason)
+            # Only the first loss calls it, and none during the acquire, which may lose a name and go on.
+            wanted = [replace(each, on_lost=lambda error: once and once.pop()(error)) for each in wanted]
+        # These need no master. A reader that asks for the writer is refused before anything is sent.
+        beside = partial(engine.holds.beside, engine.key())
+        mine = {each.name for each in wanted if engine.hold(each.hold_name) or beside(each)}
+        got = yield from _acquire_all(engine, [each for each in wanted if each.name not in mine], until)
+        once.append(on_lost)
+        for options in wanted if got else ():
+            if options.name in mine and not (yield from engine.acquire(options, AT_ONCE)):
+                raise LeaseLostError(options.name, "a signal handler or a finalizer has released it")
+        if got:
+            self.check()  # one may be lost since
         return got
 
     def _release_gen(self, engine: Engine) -> WaitGenerator[None]:
-        holds = [engine.held(lock.name) for lock in self._locks]  # first: all of them, or nothing is released
+        # First: all of them, or nothing is released.
+        holds = [engine.held(lock._options.hold_name) for lock in self._locks]
         after = {hold.name: hold.count - 1 for hold in holds if hold.count > 1}
         packed = Packed(engine)
         releases = [packed.release_gen(hold) for hold in holds]
@@ -103,24 +110,13 @@ class AsyncLocks(HoldsOfAll, ForTasks):
     """Several locks that a task acquires and releases as one; see `Locks`."""
 
 
-class _Once:
-    """The callback of all names of one acquire: only the first loss after its return calls it."""
-
-    def __init__(self) -> None:
-        self.on_lost: OnLost = None  # not during the acquire: it may lose a name, and go on
-
-    def __call__(self, error: LeaseLostError) -> object:
-        on_lost, self.on_lost = self.on_lost, None
-        return None if on_lost is None else on_lost(error)
-
-
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
     """Acquire all names, or none. False: the time is over, and another owner had one of them."""
     pause, refused = PAUSE_S, (yield from _try_all(engine, wanted))
     while refused is not None:
         if not (yield from engine.acquire(refused, until)):
             return False
-        kept = engine.held(refused.name)
+        kept = engine.held(refused.hold_name)
         refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
         if refused is None:
             return True
@@ -148,8 +144,8 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
         grants = yield from together(engine.masters, attempts)
         pairs = list(zip(contenders, grants, strict=True))
         refused = next((each for each, grant in pairs if grant is None), None)
-        if refused is None:  # but the validity of one may have ended meanwhile
-            refused = next((each for each, grant in pairs if not engine.admit(each, grant)), None)
+        # The validity of a grant may have ended meanwhile.
+        refused = refused or next((each for each, grant in pairs if not engine.admit(each, grant)), None)
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)

@@ -40,15 +40,15 @@ def acquire(
     A lock that was handed to the place is granted, too. ``token``: the fencing token to propose; 0: each
     master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither time nor queue length.
     """
+    rank = "" if place is None else "kept" if place.drawn else "last"
+    told = "brief" if brief else "all"
     if is_shared(owner):
-        rank, told = ("" if place is None else "kept" if place.drawn else "last"), "brief" if brief else "all"
         waiter, ticket = ("", 0) if place is None else (place.waiter, place.ticket)
         template, channel = _acquire(name, lease_ms, fair, guarded, shared=True), OWN.channel(name)
         words = (rank, _QUEUE_MS, told, waiter, str(ticket), channel, owner, str(token))
         return template.render(*words, echo=owner).expect_first_reply()
     if place is None:
         return _acquire(name, lease_ms, fair, guarded).render_acquire(owner, lease_ms, token)
-    rank, told = "kept" if place.drawn else "last", "brief" if brief else "all"
     template = _acquire(name, lease_ms, fair, guarded, rank, _QUEUE_MS, told)
     command = template.render(place.waiter, str(place.ticket), owner, str(token), echo=owner)
     if not place.drawn:
@@ -63,17 +63,13 @@ def acquire(
 def _acquire(
     name: str, lease_ms: int, fair: bool, guarded: bool, *waiting: str, shared: bool = False
 ) -> CommandTemplate:
+    keys, times = (name, queue(name), fence_key(name), *_note(guarded)), (str(lease_ms), _FENCE_MS)
     if shared:
-        keys = (name, queue(name), fence_key(name), *_note(guarded), readers(name))
-        return CommandTemplate(scripts.ACQUIRE, keys, (str(lease_ms), _FENCE_MS, "shared"), changing=8)
+        return CommandTemplate(scripts.ACQUIRE, (*keys, readers(name)), (*times, "shared"), changing=8)
     # Send only the arguments that are needed: each costs the server 0.2 us.
     order = ("fair",) if fair else ("barging",) if waiting else ()
-    return CommandTemplate(
-        scripts.ACQUIRE,
-        (name, queue(name), fence_key(name), *_note(guarded)),
-        (str(lease_ms), _FENCE_MS, *order, *waiting),
-        changing=4 if waiting else 2,
-    )
+    words = (*times, *order, *waiting)
+    return CommandTemplate(scripts.ACQUIRE, keys, words, changing=4 if waiting else 2)
 
 
 def free(
@@ -91,10 +87,9 @@ def free(
     Each master hands the lock to the first in its queue (``hand_on``), or publishes that it is free
     (``publish``). ``token``: the fencing token to propose for the next owner; 0: each master's time.
     """
-    shared = is_shared(owner)
+    template = _release_template(wire, name, hand_on, publish, bool(waiter), is_shared(owner))
     if not waiter:
-        return _release_template(wire, name, hand_on, publish, False, shared).render_release(owner, token)
-    template = _release_template(wire, name, hand_on, publish, True, shared)
+        return template.render_release(owner, token)
     # The reply depends on the queue, so the client cannot know it beforehand.
     return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
 
@@ -113,8 +108,7 @@ def hand_over(
     """The holder gives the lock to a waiter of the same process, with the owner token ``next_owner``.
 
     A master does so if that waiter is the first in its queue, or if ``barging``. Otherwise it acts as for
-    `free`.
-    ``token``: the fencing token to propose for it.
+    `free`. ``token``: the fencing token to propose for it.
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
     favoured = (next_waiter.waiter, next_owner, lease_ms, order)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import rlock
@@ -20,6 +22,11 @@ def test_a_command_runs_beside_readers_and_not_beside_a_writer(masters3: Fleet) 
             ran = command("run", "-n", "x", "--", "echo", "no", masters=masters3.urls)
             assert ran.code == 75
             assert "'x' is held by readers" in ran.err
+            look = ["sh", "-c", "$0 -m rlock status x; $0 -m rlock status y", sys.executable]
+            ran = command("run", "-s", "--pass-masters", "--also", "y", "x", *look, masters=masters3.urls)
+            assert ran.code == 0
+            assert "held by 2 readers" in ran.out
+            assert "held by 1 reader" in ran.out
             assert "readers:000" not in inside("status", "x", masters=masters3.urls).out
         with content.writer:
             assert command("run", "-n", "--shared", "x", "--", "echo", "no", masters=masters3.urls).code == 75

@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ from ..lock.conftest import eventually
 class Wire(Connection):
     """A connection on which a test is the master."""
 
+    fileno = 99_999
+
     def write(self, packed: bytes) -> int:
         return len(packed)
 
@@ -55,7 +58,8 @@ class Hearing:
         self.contender, self.place = self.contend("x")
         self.subscribe(self.contender)
         self.inbox = self.contender.inbox
-        self.servers: list[MasterConnection[Wire]] = [MasterConnection(i, None) for i in range(3)]
+        endpoint = SimpleNamespace(label="m")
+        self.servers: list[MasterConnection[Wire]] = [MasterConnection(i, endpoint) for i in range(3)]
         for server in self.servers:
             server.connection = Wire(HandshakeResult())
 
@@ -73,6 +77,10 @@ class Hearing:
         return b"*3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             len(channel), channel, len(token), token.encode()
         )  # fmt: skip
+
+    def take(self, server: MasterConnection[Wire], data: bytes) -> None:
+        with self.subscriptions._mutex:
+            self.subscriptions._connections.take(server, server.connection, data)
 
     def hear(self, master: int, data: bytes) -> None:
         server = self.servers[master]

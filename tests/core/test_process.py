@@ -264,7 +264,7 @@ def test_a_wait_sees_what_a_handler_has_read_that_waited_twice_right_before_its_
 
 
 def test_a_late_wait_reads_although_the_leader_has_not_left_its_poll() -> None:
-    """The interpreter kept both threads from running until their time was over, and runs the late one first."""
+    """The interpreter kept both from running until their time was over, and runs the late one first."""
     masters = MemoryMasters(1)
 
     def poll(timeout: float) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import rlock
 from rlock import events
-from rlock._client.handshake import ConnectOptions, HandshakeResult, handshake
+from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult, _exchange, handshake
 from rlock._client.reader import Reader
 from rlock._client.runtime import NO_WAIT
 from rlock._sync import connections as sync
@@ -136,6 +136,15 @@ def test_a_handshake_survives_any_reply(data: st.DataObject, guarded: bool, subs
     assert type(report.run_id) is type(report.note) is str
 
 
+def test_of_the_long_answers_to_a_handshake_one_is_read() -> None:
+    """Twenty come at once, and each takes as long: a client read for half a second at each connection."""
+    answers = iter([b"7", [[]] * 9000])
+    server: Any = SimpleNamespace(pack_commands=tuple, send_packed_command=tuple)
+    server.read_response = lambda: next(answers)
+    with pytest.raises(ConnectError, match="an array of 9000 items"):
+        run(handshake("m", ConnectOptions(1.0), partial(_exchange, server)))
+
+
 @fuzz(300)
 @given(note=WORDS | st.tuples(WORD, NUMBER, NUMBER).map(b" ".join), other=WORDS, field=ANYTHING, key=WORD)
 def test_any_note_any_field_of_info_and_any_key_can_be_read(
@@ -166,7 +175,27 @@ def hearing() -> Iterator[Hearing]:
         yield Hearing(client)
 
 
-@fuzz(400)
+@pytest.mark.parametrize(
+    "answer", [b"+OK\r\n", b":1\r\n", b"*4\r\n" + b"*0\r\n" * 4, b"*9000\r\n" + b"*0\r\n" * 9_000]
+)
+def test_an_answer_that_is_no_message_ends_the_connection(hearing: Hearing, answer: bytes) -> None:
+    """Otherwise a server that answers each SUBSCRIBE so could keep a thread reading."""
+    server = hearing.servers[0]
+    hearing.take(server, answer + hearing.message(hearing.place.owner))
+    assert (server.connection, hearing.inbox.handed_by) == (None, {})
+    assert server.failures == 1, "after the second failure it waits"
+
+
+def test_a_connection_that_has_worked_is_replaced_at_once(hearing: Hearing) -> None:
+    """Servers close idle connections."""
+    server = hearing.servers[0]
+    hearing.take(server, hearing.message(hearing.place.owner))
+    hearing.take(server, b"+OK\r\n")
+    assert (server.connection, server.failures) == (None, 0)
+    assert set(hearing.inbox.handed_by) == {0}
+
+
+@fuzz(150)
 @given(kind=st.just(b"message") | ANYTHING, where=st.integers(0, 2), payload=WORDS | ANYTHING, other=ANYTHING)
 def test_any_message_is_heard_and_wakes_nobody(
     hearing: Hearing, kind: Any, where: int, payload: Any, other: Any

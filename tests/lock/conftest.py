@@ -27,13 +27,22 @@ T = TypeVar("T")
 MakeClient = Callable[..., rlock.Client]
 
 
-class FairClient(rlock.Client):
-    """Its locks are fair unless a test says otherwise: the writers of read-write locks."""
+class Writers:
+    """The locks of a client are fair unless a test says otherwise: the writers of read-write locks."""
 
-    def lock(self, name: str, *, fair: bool = True, **options: Any) -> rlock.RLock:
+    def lock(self, name: str, *, fair: bool = True, **options: Any) -> Any:
+        client: Any = super()
         if "hold_at_least" in options:
-            return super().lock(name, fair=fair, **options)
-        return self.read_write_lock(name, fair=fair, **options).writer
+            return client.lock(name, fair=fair, **options)
+        return client.read_write_lock(name, fair=fair, **options).writer
+
+
+class FairClient(Writers, rlock.Client):
+    pass
+
+
+class TasksFairClient(Writers, tasks.Client):
+    pass
 
 
 class ReaderClient(rlock.Client):
@@ -58,7 +67,7 @@ class Kind:
     masters: str = "real_masters"
     #: The masters are servers: other processes reach them, and a test can look into them with all commands.
     servers: bool = True
-    #: On how many masters, in the tests of EVERY_KIND that use ``urls``.
+    #: On how many masters, in the tests of EVERY_KIND that use ``urls``; the quick set has the last.
     sizes: tuple[int, ...] = (1, 3, 5)
 
 
@@ -66,7 +75,8 @@ class Kind:
 #: ``kinds("blocking", ...)`` run only for the kinds that are named.
 KINDS = {
     "blocking": Kind(rlock.Client),
-    "fair": Kind(FairClient, sizes=(3,)),
+    "fair": Kind(FairClient, sizes=(1, 5, 3)),
+    "asyncio-fair": Kind(TasksFairClient, sizes=(1, 5, 3)),
     "interop": Kind(partial(rlock.Client, interop="redisson"), sizes=(1, 3)),
     "memory": Kind(memory.client, masters="memory_masters", servers=False, sizes=(1, 5)),
     "asyncio": Kind(tasks.Client, sizes=(1, 5)),
@@ -88,7 +98,7 @@ USUAL = {"blocking": (1, 5), "asyncio": (1,)}
 
 
 #: About what threads of one process do among themselves in default mode.
-default_mode = pytest.mark.kinds(*(name for name in KINDS if name != "fair"))
+default_mode = pytest.mark.kinds(*(name for name in KINDS if "fair" not in name))
 #: About threads, forks, signals, or the parts of `threading.RLock` that asyncio has no use for.
 threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
 
@@ -109,15 +119,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = kinds[:1]  # its clients are in other processes: there is only one kind of these
     if "urls" in metafunc.fixturenames:
         sizes = {name: KINDS[name].sizes if every else USUAL[name] for name in kinds}
-        each = [_fleet(name, size, max(sizes[name])) for name in kinds for size in sizes[name]]
+        each = [_fleet(name, size, sizes[name][-1]) for name in kinds for size in sizes[name]]
         metafunc.parametrize(("kind", "urls"), each, indirect=True)
     else:
         metafunc.parametrize("kind", kinds, indirect=True)
 
 
-def _fleet(name: str, size: int, largest: int) -> Any:
-    """A kind of client on so many masters; the quick set has the largest fleet of each kind."""
-    marks = () if size == largest else pytest.mark.slow
+def _fleet(name: str, size: int, quick: int) -> Any:
+    """A kind of client on so many masters."""
+    marks = () if size == quick else pytest.mark.slow
     return pytest.param(name, size, id=f"{name}-N{size}", marks=marks)
 
 

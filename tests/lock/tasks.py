@@ -140,14 +140,14 @@ class Client:
         self.inner = rlock.asyncio.Client(masters, ttl, **options)
 
     def lock(self, name: str, **options: Any) -> Lock:
-        on_lost = options.get("on_lost")
-        if on_lost is not None:
-            options["on_lost"] = lambda error: _tell(on_lost, error)
-        return Lock(self, self.inner.lock(name, **options))
+        return Lock(self, self.inner.lock(name, **_told_in_a_thread(options)))
 
     def read_write_lock(self, name: str, **options: Any) -> ReadWriteLock[Lock]:
-        reader, writer = self.inner.read_write_lock(name, **options)
+        reader, writer = self.inner.read_write_lock(name, **_told_in_a_thread(options))
         return ReadWriteLock(Lock(self, reader), Lock(self, writer))
+
+    def locks(self, *names: Any, **options: Any) -> Lock:
+        return Lock(self, self.inner.locks(*names, **options))
 
     def adopt(self, handle: str, **options: Any) -> Lock:
         return Lock(self, self.loop.run(lambda: self.inner.adopt(handle, **options)))
@@ -169,6 +169,11 @@ class Client:
 
     def __repr__(self) -> str:
         return repr(self.inner)
+
+
+def _told_in_a_thread(options: dict[str, Any]) -> dict[str, Any]:
+    on_lost = options.get("on_lost")
+    return options if on_lost is None else {**options, "on_lost": lambda error: _tell(on_lost, error)}
 
 
 async def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:

@@ -253,8 +253,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "rlock:x")(report), "the library's own"),
     (lambda: decorate(CLIENT, 5)(report), "a template or a function of a name"),
     *(
-        (lambda client=client: locked(client, "x", shared=True, hold_at_least=1), "leave hold_at_least out")
+        (
+            lambda client=client, no=no: locked(client, "x", shared=True, **no),
+            "leave fair and hold_at_least out",
+        )
         for client in (CLIENT, lambda: CLIENT)
+        for no in ({"hold_at_least": 1}, {"fair": False})
     ),
     # A call that gives no name.
     (lambda: name_of("{user_id.nothing}", report, 1), "does not fit this call of report.*AttributeError"),

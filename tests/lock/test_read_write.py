@@ -86,13 +86,17 @@ def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_la
 def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
     urls: list[str], make_client: MakeClient
 ) -> None:
-    client = make_client(urls)
+    client = make_client(urls, ttl=10)
     lock = client.read_write_lock("x")
     with lock.reader:
         for upgrade in (lock.writer, client.lock("x")):
             with pytest.raises(UpgradeError, match="release the reader first"):
                 upgrade.acquire()
             assert upgrade.hold_count == 0
+        in_thread(client.lock("held").acquire)  # it ends, and the lock stays held for a ttl
+        with pytest.raises(UpgradeError):
+            client.locks(["held", "x"]).acquire(timeout=60)
+        assert client.lock("held").locked(), "it was refused at once"
     error = pickle.loads(pickle.dumps(UpgradeError("x")))
     assert (error.name, str(error)) == ("x", str(UpgradeError("x")))
     assert lock.writer.acquire(blocking=False)
@@ -331,9 +335,10 @@ def test_a_reader_that_gives_up_leaves_nothing(urls: list[str], make_client: Mak
 def test_a_reader_cannot_change_hands(urls: list[str], make_client: MakeClient) -> None:
     lock = make_client(urls).read_write_lock("x")
     with lock.writer, lock.reader:
-        for each in (lock.reader, lock.writer):
-            with pytest.raises(OptionsError, match="a reader cannot change hands"):
-                each.detach()
+        with pytest.raises(OptionsError, match="a reader cannot change hands"):
+            lock.reader.detach()
+        with pytest.raises(OptionsError, match="holds the reader, too, which cannot change hands"):
+            lock.writer.detach()
 
 
 def test_closing_the_client_ends_a_reader(urls: list[str], make_client: MakeClient) -> None:

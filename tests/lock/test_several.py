@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,27 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
         third.locks(["a", "z"]).release()
 
 
+def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> None:
+    inside: dict[str, list[bool]] = {name: [] for name in "abcd"}
+    done: list[int] = []
+
+    def work(client: rlock.Client, seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(40):
+            names, size = dice.sample("abcd", dice.choice((2, 3))), dice.randrange(3)
+            with client.locks(names[size:], shared=names[:size]):
+                for i, name in enumerate(names):
+                    assert all(inside[name]) if i < size else not inside[name]
+                    inside[name].append(i < size)
+                for i, name in enumerate(names):
+                    inside[name].remove(i < size)
+        done.append(seed)
+
+    with running(*(partial(work, connect(), seed) for seed in range(4))):
+        pass
+    assert sorted(done) == [0, 1, 2, 3]
+
+
 def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: Connect) -> None:
     client = connect()
     several = client.locks(f"name {i}" for i in range(100))
@@ -185,9 +207,18 @@ def test_a_name_that_is_lost_during_the_acquire_is_given_back(connect: Connect) 
 
 def test_bad_names_are_refused(connect: Connect) -> None:
     client = connect()
-    for names, text in (([], "at least one"), (["a", "b", "a"], "twice"), ("ab", "list"), (None, "list")):
+    for names, text in (
+        ([], "at least one"),
+        (["a", "b", "a"], "'a' .*twice"),
+        ("ab", "list"),
+        (None, "list"),
+    ):
         with pytest.raises(rlock.OptionsError, match=text):
             client.locks(names)  # type: ignore[arg-type]
+        with pytest.raises(rlock.OptionsError, match=text):
+            client.locks([], shared=names)  # type: ignore[arg-type]
+    with pytest.raises(rlock.OptionsError, match="'a' stands twice in names and shared"):
+        client.locks(["a"], shared=["b", "a"])
 
 
 # -- a semaphore and several names: Ctrl-C before each line, and cancelled tasks, leave nothing behind

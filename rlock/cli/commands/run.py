@@ -104,7 +104,7 @@ _shown = partial(click.option, show_default=True)
 @click.option("--permits", type=click.IntRange(1), metavar="K",
               help="Up to K holders at a time, in place of one: give the same K everywhere.")
 @_flag("--leader", help="Lead: run COMMAND on one machine of many, again and again.")
-@_flag("-s", "--shared", help="A reader: beside other readers, and not beside a writer (-x, the default).")
+@_flag("-s", "--shared", help="Read: all names are held beside other readers, and not beside a writer (-x).")
 @_flag("--fair", help="First come, first served: nobody who comes later goes before.")
 @_shown("--retries", type=click.IntRange(0), default=0, metavar="N",
         help="With -n and -w: how often to try again when fewer than a quorum of masters answered.")
@@ -177,8 +177,8 @@ def run(
             "--permits goes with no --leader, --max-hold, --at-least, --also; --also with none of these, and "
             "without --fair"
         )
-    if shared and (leader or permits or also or at_least is not None):
-        raise click.UsageError("--shared goes with no --leader, --permits, --also, --at-least")
+    if shared and (leader or permits or at_least is not None):
+        raise click.UsageError("--shared goes with no --leader, --permits, --at-least")
     if timeout == 0:
         no_wait = True
     outcome = Outcome(name, as_json=as_json, verbose=verbose, quiet=quiet)
@@ -195,7 +195,8 @@ def run(
             names = [f"{name}#{i}" for i in range(permits)]
             lock = own.semaphore(name, permits=permits, fair=fair)
         elif also:
-            lock, names = own.locks([name, *also]), [name, *also]
+            names = [name, *also]
+            lock = own.locks((), shared=names) if shared else own.locks(names)
         elif shared:
             lock, names = own.read_write_lock(name, max_hold=max_hold).reader, [name]
         else:

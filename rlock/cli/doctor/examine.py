@@ -161,6 +161,8 @@ class Examination:
             if time_us is not None:
                 sample = ClockSample((sent_at + came_at) / 2, time_us / 1e6, (came_at - sent_at) / 2)
                 best = sample if best is None or sample.error < best.error else best
+            elif not isinstance(reply, Exception):
+                raise SessionError(Trouble.PROTOCOL, f"to TIME it answers {reply!s:.60}")
             elif str(reply).startswith("BUSY"):
                 self.facts.write_fault = str(reply)
                 break
