@@ -1,7 +1,4 @@
-"""Rules of readers and writers that are broken, and defects that rlock had with them.
-
-A reader's key that is put back over a writer's is found by evidence/spec/ReadWrite.tla only.
-"""
+"""Rules of readers and writers that are broken, and defects that rlock had with them."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from unittest.mock import patch
 
 from rlock._client import calls, hold_table
 from rlock._client.watchdog import Watchdog
-from rlock.procedures import acquire, attempt, fencing
+from rlock.procedures import acquire, attempt, fencing, inspect
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master
@@ -114,3 +111,27 @@ def never_came(stack: ExitStack) -> None:
     """A reader that was invited and gave up still counted. The last one that had come left the lock taken for
     the claim second, and writers waited for nobody."""
     stack.enter_context(patch.object(Readers, "_came", lambda _self, _lock, found: found))
+
+
+@bug("reader healed over a writer", "3.7")
+def heal_over(stack: ExitStack) -> None:
+    """A master that lacked a reader's key took it back, beside the vote that a writer had there since."""
+
+    def readers(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
+        locks = keys[: 2 * len(words[3:]) : 4] if words[2] == "heal" else ()
+        held = {lock: entry for lock in locks if (entry := self.find(lock)) is not None}
+        written = {lock: self.keys.pop(lock) for lock in held if READERS not in held[lock].fields}
+        reply = genuine(self, keys, *words)
+        for lock, entry in written.items():
+            entry.fields.update(self.keys[lock].fields if lock in self.keys else {})
+            self.keys[lock] = entry
+        return reply
+
+    model(stack, "_readers", readers)
+
+
+@bug("writer that reads on called free", "1.2")
+def called_free(stack: ExitStack) -> None:
+    """While a writer became a reader, a master named the one and a master the other. `locked` counted them as
+    two owners without a quorum, and said that nobody had the lock."""
+    stack.enter_context(patch.object(inspect, "writer_identity", lambda owner: owner))

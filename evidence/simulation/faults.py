@@ -7,7 +7,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from rlock.rules.options import LockOptions
 from rlock.rules.timing import longest_acquisition
 
 from .connections import Connection
@@ -16,7 +15,7 @@ from .failovers import FAILOVERS
 from .hosts import Host
 from .losses import cut_messages, lose_commands, silence
 from .referee import valid_for
-from .repeated import REPEATED
+from .repeated import REPEATED, die_asking
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
 from .strangers import STRANGERS
 
@@ -319,15 +318,6 @@ def kill_client(nemesis: Nemesis) -> None:
         client.kill()
         nemesis.play.died_at = nemesis.world.events.now
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
-
-
-def die_asking(nemesis: Nemesis) -> None:
-    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
-    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
-    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
-        there.shut()
-    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
-    nemesis.later(0.01, client.kill)
 
 
 def keep_from_running(nemesis: Nemesis) -> None:

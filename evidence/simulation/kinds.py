@@ -97,6 +97,7 @@ KINDS: dict[str, dict[str, int]] = {
         "one fewer": 1,
         "out of reach": 1,
         "broken off": 1,
+        "late healers": 1,
     },
     "messages": {
         "late commands": 12,

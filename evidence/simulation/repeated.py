@@ -260,6 +260,33 @@ def evictions(nemesis: Nemesis) -> None:
     behind_each(nemesis, "claim", nemesis.dice.choice((0.3, 0.7)), evict)
 
 
+def die_asking(nemesis: Nemesis) -> None:
+    """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
+    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
+        there.shut()
+    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    nemesis.later(0.01, client.kill)
+
+
+def late_healers(nemesis: Nemesis) -> None:
+    """Behind each release a process dies with the votes of a minority, which the next owners lack.
+
+    Behind the answer that an owner's key is absent its commands to that master are late.
+    """
+    dice = nemesis.dice
+    spans = dice.choice(((0.01, 0.1), (0.05, 0.4), (0.3, 0.95)))
+
+    def hold_up(client: Client | None, there: Host | None) -> None:
+        way = client.ways[there.index][0] if client is not None and there is not None else None
+        if way is not None and not way.is_shut:
+            way.shut()
+            nemesis.later(dice.uniform(*spans), way.open)
+
+    behind_each(nemesis, "leave", dice.choice((0.5, 1.0)), lambda *_: die_asking(nemesis))
+    behind_each(nemesis, "absent", dice.choice((0.5, 1.0)), hold_up)
+
+
 REPEATED: dict[str, Callable[[Nemesis], None]] = {
     "late commands": late_commands,
     "late waiters": late_waiters,
@@ -267,6 +294,7 @@ REPEATED: dict[str, Callable[[Nemesis], None]] = {
     "stray tokens": stray_tokens,
     "uneven": uneven,
     "evictions": evictions,
+    "late healers": late_healers,
     "one fewer": one_fewer,
     "out of reach": out_of_reach,
     "broken off": broken_off,

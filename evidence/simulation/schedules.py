@@ -52,15 +52,15 @@ RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
-REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens", "uneven")
+REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens", "uneven", "late healers")
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
 CLOSE = ("deaths", *SWARMS[1:])
-#: The part of the schedules that have readers.
-READING = 0.15
+#: The part of the schedules that have readers, and of those in which leases are kept apart.
+READING, READING_APART = 0.15, 0.4
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
@@ -271,6 +271,8 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.habit == "apart":
             last = dice.choice((["broken off"], ["newcomer"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
+            if setup.readers:
+                chosen = ["out of reach", "late healers"]
         if setup.mode == "messages" and dice.random() < 0.4:
             beside = dice.choice(("one fewer", "one fewer", "stray tokens"))
             chosen = ["overtaken", beside, *of[: dice.choice((0, 0, 1))]]
@@ -321,7 +323,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
     also = Random(f"readers {seed}")
-    if not traced and also.random() < READING:
+    if not traced and also.random() < (READING_APART if setup.habit == "apart" else READING):
         setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.

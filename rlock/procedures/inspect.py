@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code, LockStatus, MasterStatus, Verdict, Waiter
 from ..rules import commands
-from ..rules.keys import holder_identity, since, token_of
+from ..rules.keys import holder_identity, since, token_of, writer_identity
 from ..rules.options import MIN_TTL, LockOptions
 from ..rules.quorum import Ballot, Settle
 from .port import ClientContext, Masters, Request, WaitGenerator
@@ -78,7 +78,10 @@ def may_be_held(context: ClientContext, *ballots: Ballot) -> bool:
     groups = context.groups
     votes = [(i, vote) for ballot in ballots for i, vote in ballot.votes.items()]
     unsure = {i for i, vote in votes if vote.guarded or (vote.holder and groups.get(i))}
-    named = {(i, holder_identity(vote.holder)) for i, vote in votes if vote.holder and i not in unsure}
+    owners = [(i, owner) for i, vote in votes for owner in (vote.holder, *vote.queue.readers) if owner]
+    # While a writer becomes a reader, some masters name the one, and some the other.
+    kinds = holder_identity, writer_identity
+    named = {(i, identity(owner)) for i, owner in owners for identity in kinds if i not in unsure}
     most = max(Counter(owner for _, owner in named).values(), default=0)
     answered = Counter(i for i, vote in votes if vote.code != Code.FAULT)
     missing = len(context.masters) - list(answered.values()).count(len(ballots))
@@ -136,8 +139,7 @@ def evict(
         for holder in [each for each in dict.fromkeys(named) if owners is None or each in owners]:
             # The masters note the eviction: otherwise the holder's watchdog would put the key back.
             command = commands.evict(masters.context.wire, name, holder, 2 * masters.context.guard.max_ttl)
-            removed = yield from masters.call(Request(command, timeout, Settle.ALL))
-            if removed.granted:
+            if (yield from masters.call(Request(command, timeout, Settle.ALL))).granted:
                 evicted.append(holder)
         full = any(len(vote.queue.readers) >= commands.STATUS_READERS for vote in votes)
         more = full and len(evicted) > before

@@ -48,10 +48,15 @@ fence = partial(own_key, "fence")
 readers = partial(own_key, "readers")
 
 
+def writer_identity(owner: str) -> str:
+    """The part of an owner token that is the same for a writer and for the reader that it becomes."""
+    client, _, uuid = owner.replace(SHARED, "").rpartition(":")
+    return f"{client}:{uuid[:BANNED]}"
+
+
 def evicted(name: str, owner: str) -> str:
     """The key that exists while an evicted owner must not come back, as a writer or as its reader."""
-    client, _, uuid = owner.replace(SHARED, "").rpartition(":")
-    return own_key(f"evicted:{client}:{uuid[:BANNED]}", name)
+    return own_key(f"evicted:{writer_identity(owner)}", name)
 
 
 def is_shared(owner: str) -> bool:

@@ -8,11 +8,12 @@ import pytest
 
 from rlock.cli.scan.look import statuses
 from rlock.errors import OptionsError, QuorumUnreachableError
-from rlock.model import Code, Vote
+from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
 from rlock.procedures.inspect import locked, status
 from rlock.rules import scripts
+from rlock.rules.keys import READERS
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
@@ -165,6 +166,11 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         ([theirs, ABSENT, theirs._replace(holder="later:1", guarded=True)], True),  # whomever it names now
     ):
         world = World(3, votes)
+        assert world.run(locked(world, "x", 0.5)) is expected
+    writer, reader = "them/1:0123456789abcdef01234", "them/1+shared:0123456789abcdef01239"  # it reads on
+    reads = theirs._replace(holder=READERS, queue=Queue(readers=(reader,)))
+    for holder, expected in ((writer, True), (writer.replace("cdef", "0000"), False)):
+        world = World(3, [theirs._replace(holder=holder), reads, theirs._replace(holder="other:1")])
         assert world.run(locked(world, "x", 0.5)) is expected
     # Its votes move from one master to another while they answer, or may have done so in that time.
     for second, takes, expected in (
