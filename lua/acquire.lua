@@ -15,14 +15,12 @@
 -- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; `shared`: beside other readers,
 --                           unless an exclusive waiter is ahead in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
---                           a caller that does not wait leaves out ARGV[4] to ARGV[8], with `shared` ARGV[7]
+--                           a caller that does not wait leaves out ARGV[4] to ARGV[7], with `shared` ARGV[6]
 --                           is empty
 -- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
--- ARGV[6] told       text   `all`; or `brief`: a refusal has ttl_ms in steps of 10, length 0, and no time_us
---                           unless the ticket is 0
--- ARGV[7] waiter     text   `<token>|<client_id>`, the caller's place
--- ARGV[8] ticket     us     its position in the queue; 0: this master's time
--- ARGV[9] channel    text   the lock's; `shared` only
+-- ARGV[6] waiter     text   `<token>|<client_id>`, the caller's place
+-- ARGV[7] ticket     us     its position in the queue; 0: this master's time
+-- ARGV[8] channel    text   the lock's; `shared` only
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
 -- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:
 --                           this master's time replaces it; a reader gets the last token, if there is one
@@ -38,7 +36,7 @@
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]
-local order, rank, queue_ms, told, waiter, ticket, channel = unpack(ARGV, 3, #ARGV - 2)
+local order, rank, queue_ms, waiter, ticket, channel = unpack(ARGV, 3, #ARGV - 2)
 local readers = order == 'shared' and KEYS[#KEYS]
 if readers then
     note_key = note_key ~= readers and note_key
@@ -99,26 +97,18 @@ if readers then
 end
 
 if not again and not handed and ((fields == 1 and not reading) or (first and first ~= waiter)) then
-    local brief = told == 'brief'
     local code, ttl_ms = -1, 0
     if fields == 0 then
         code, holder = -3, first
     else
         ttl_ms = redis.call('pttl', lock)
-        if brief and ttl_ms > 0 then
-            -- Rounded, so that the masters' replies are equal: the client parses only the first one.
-            ttl_ms = ttl_ms + -ttl_ms % 10
-        end
     end
     if not waiter then
         return {code, holder, held, ttl_ms, 0, 0, 0, note, 0}
     end
 
-    local time_us = 0
-    if not brief or ticket == '0' then
-        local time = redis.call('time')
-        time_us = time[1] * 1000000 + time[2]
-    end
+    local time = redis.call('time')
+    local time_us = time[1] * 1000000 + time[2]
     local place, score, stands = time_us, time_us, false
     if ticket ~= '0' then
         -- Reuse the argument string: formatting a number costs as much as a command.
@@ -169,7 +159,7 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
         place = 0
     end
     -- An ACL may forbid ZCARD: the length is optional.
-    local length = not brief and tonumber(redis.pcall('zcard', queue)) or 0
+    local length = tonumber(redis.pcall('zcard', queue)) or 0
     return {code, holder, held, ttl_ms, tonumber(place), time_us, 0, note, length}
 end
 

@@ -17,7 +17,7 @@
 --    0  absent: nobody holds it here, or other readers do; or the server refused to write
 --   -1  a writer's, or not a lock, or the reader was evicted
 --
--- Second delivery: as of renew.lua and heal.lua.
+-- Second delivery: as of renew.lua.
 
 local lease_ms, fence_ms, task = ARGV[1], ARGV[2], ARGV[3]
 local locks = (#ARGV - 3) / 2
@@ -62,7 +62,7 @@ for i = 1, locks do
         end
     end
     if code == 2 then
-        -- As heal.lua does: the next token must be above this reader's.
+        -- As renew.lua does: the next token must be above this reader's.
         local last = redis.pcall('get', fence)
         local given = type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0)
         if given and (given < tonumber(token) or given > 9e15) then

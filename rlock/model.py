@@ -96,6 +96,7 @@ class Verdict(enum.Enum):
 class LeaseState(enum.Enum):
     """The state of a hold."""
 
+    __hash__ = object.__hash__  # the hash of an enum is slow, and tables have it in their keys
     HELD = "held"
     SUSPECT = "suspect"  # a renewal failed; the validity has not ended
     LOST = "lost"  # ended without a release

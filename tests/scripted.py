@@ -93,11 +93,10 @@ class Box:
         token: int = TOKEN,
         fence_ms: int | str = FENCE_MS,
         guarded: bool = True,
-        brief: bool = False,
     ) -> Any:
         words: list[str | int] = [lease_ms, fence_ms]
         if waiter:
-            words += [order, rank, queue_ms, "brief" if brief else "all", waiter, ticket]
+            words += [order, rank, queue_ms, waiter, ticket]
         elif order == "fair":
             words += [order]
         return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words, owner, token)
@@ -160,7 +159,7 @@ class Box:
         self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1, token: int = TOKEN
     ) -> Any:
         keys = [LOCK, FENCE, _ban(owner), NOTE]
-        echo, codes, _ = self.call("heal", keys, lease_ms, FENCE_MS, owner, count, token)
+        echo, codes, _ = self.call("renew", keys, lease_ms, FENCE_MS, owner, count, token)
         assert echo == owner
         return codes
 

@@ -73,7 +73,7 @@ def claim(
     if grants:
         fair = contender.options.fair
         command = commands.acquire(
-            name, place.owner, ms, place=place, fair=fair, token=token, guarded=guarded, brief=True
+            name, place.owner, ms, place=place, fair=fair, token=token, guarded=guarded
         )
         command.packed = encode(command.by_source())  # not "confirmation by its hash" as well
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))

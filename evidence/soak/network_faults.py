@@ -51,7 +51,7 @@ def slow(on: Field, dice: Random) -> None:
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
     script = on.commands[
-        dice.choice(("acquire", "acquire", "release", "release", "renew", "heal", "fence", "confirm"))
+        dice.choice(("acquire", "acquire", "release", "release", "renew", "fence", "confirm"))
     ]
     reply, then = dice.random() < 0.7, dice.choice(THEN)
     chosen = _some(on, dice)

@@ -57,7 +57,8 @@ class Calls(Pipeline[L], Masters):
             call.over = True
         if self._connections.closed and not call.settled:
             raise RLockError("the client was closed")
-        self._pending_events.emit()
+        if self._pending_events:
+            self._pending_events.emit()
 
     def call(self, request: Request) -> WaitGenerator[Ballot]:
         connections = self._connections
@@ -155,7 +156,8 @@ class Calls(Pipeline[L], Masters):
             # the lease on the masters.
             call.sent_at = call.decided_at = now = self._clock()
             call.deadline = now + request.timeout
-            self._connections.write_gathered(now)
+            if self._connections.gathering:
+                self._connections.write_gathered(now)
             pending = PendingReply(call, request.command, now, now + request.resend_for)
             for server in self._targets(request.targets):
                 if not self._post(server, pending, packed):

@@ -117,8 +117,8 @@ class Endpoint:
             except (TypeError, ValueError, self.library.RedisError) as error:
                 # In `?password=a&b` the & turns the rest of the password into an option.
                 secret = "pass" in master.lower()
-                why = "write & in a password as %26" if secret else error
-                raise OptionsError(f"{self.label} has an option that means nothing: {why}") from None
+                why = "write & in a password as %26" if secret else str(error).rpartition("() ")[2]
+                raise OptionsError(f"{self.label} has an option to correct or remove: {why}") from None
 
     def _from_url(self, url: str) -> tuple[type[Any], dict[str, Any]]:
         group = sentinel.take_apart(url) if sentinel.is_sentinel(url) else None

@@ -17,7 +17,6 @@ from ..events import (
     MasterGuarded,
     MaxTtlDiffers,
     PendingEvents,
-    Queued,
     ReleaseUnsure,
     emit,
     log,
@@ -183,15 +182,6 @@ class Engine(Port):
 
     def owns(self, contender: Contender) -> bool:
         return self.holds.find(contender.key, contender.options.hold_name) is not None
-
-    def wants_queue_length(self, contender: Contender) -> bool:
-        return observed() and not contender.told_queued
-
-    def report_queued(self, contender: Contender, length: int) -> None:
-        event = Queued(contender.name, length)
-        # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
-        contender.told_queued = True
-        emit(event)
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):

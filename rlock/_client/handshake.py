@@ -160,7 +160,7 @@ def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGener
         try:
             found.append((yield from _settled(connection.read_response())))
             if isinstance(found[-1], list) and len(found[-1]) > MOST_ITEMS:  # each of the rest may be as long
-                text = f"the server there speaks another protocol: an array of {len(found[-1])} items"
+                text = f"an answer that nobody asked for: an array of {len(found[-1])} items"
                 raise ConnectError(Fault(FaultKind.DOWN, text))
         except errors("AuthenticationError"):
             raise

@@ -125,7 +125,7 @@ class HoldTable:
 
     def beside(self, key: OwnerKey, options: LockOptions) -> Hold | None:
         """The writer of an owner that asks for the reader. Raises `UpgradeError` the other way round."""
-        other = self.find(key, hold_name(options.name, not options.shared))
+        other = self.find(key, hold_name(options.name, not options.shared)) if self._by_owner else None
         if other is not None and self.state(other) is LeaseState.LOST:
             role = "writer" if options.shared else "reader"
             raise LeaseLostError(other.name, f"{other.reason} (the caller's {role}: release it first)")
@@ -146,7 +146,7 @@ class HoldTable:
             self._on_change()
         if hold.writer is not None:
             hold.lease, hold.writer = copy(hold.lease), None
-        reader = self.find(hold.owner_key, hold_name(hold.name, shared=True))
+        reader = self.find(hold.owner_key, hold_name(hold.name, shared=True)) if self._by_owner else None
         if reader is not None and reader.lease is hold.lease:
             reader.lease, ttl = copy(hold.lease), reader.options.lease.ttl
             # From now on each master may have either lease, until a quorum has confirmed the reader's.

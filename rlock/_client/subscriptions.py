@@ -259,7 +259,7 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         if type(message) is not list or len(message) != 3 or type(message[1]) is not bytes:
-            self._connections.drop(server, broken(f"no message: {message!s:.60}"))
+            self._connections.drop(server, broken(f"an answer that nobody asked for: {message!r:.80}"))
             return
         kind, channel, payload = message[0], message[1], message[2]
         if kind != b"message":

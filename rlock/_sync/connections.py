@@ -162,9 +162,12 @@ class Connections(connections.Connections[SocketConnection]):
                     with self._mutex:
                         for fd, event in events:
                             self._serve(fd, event)
+                        over = done()  # here, and not in a section of its own
                     self._traffic.after_data()
                     if looks:
                         self._traffic.look(now)
+                    if over:
+                        return
                 else:
                     yield from waiter.parker.park(min(left, self._patience))
         finally:
@@ -177,9 +180,9 @@ class Connections(connections.Connections[SocketConnection]):
         whether the leader still waits, and replace it: otherwise no thread would read.
         """
         leader = self._leader
-        if leader is not waiter and self._next is not waiter and self._next_is_coming(now):
+        if self.gathering and waiter not in (leader, self._next) and self._next_is_coming(now):
             leader = self._next
-        caller = self._runtime.caller()
+        caller = threading.get_ident()
         if (
             leader is None
             or leader is waiter
@@ -199,7 +202,7 @@ class Connections(connections.Connections[SocketConnection]):
         return False
 
     def _next_is_coming(self, now: float) -> bool:
-        return self.gathering and now < self._gather_until and self._next is not None and self._next.asleep
+        return now < self._gather_until and self._next is not None and self._next.asleep
 
     def _leave(self, waiter: Waiter) -> None:
         with self._mutex:
@@ -219,7 +222,7 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _wake_next(self, waiter: Waiter, now: float) -> None:
         """Wake a follower that has its reply, or one to lead. Without one, write what was gathered."""
-        if self._next is not waiter and self._next_is_coming(now):
+        if self.gathering and self._next is not waiter and self._next_is_coming(now):
             return  # it will do that
         found = next(iter(self._answered), None)
         if found is not None:
@@ -266,7 +269,7 @@ class Connections(connections.Connections[SocketConnection]):
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
         except RuntimeError:  # "concurrent poll() invocation": the leader before this one still polls
             time.sleep(0.001)
-            return [(fd, 0) for fd in list(self.by_fd)] if self._reader == self._runtime.caller() else None
+            return [(fd, 0) for fd in list(self.by_fd)] if self._reader == threading.get_ident() else None
 
     def wake_reader(self, waiter: Waiter) -> None:
         if self._leader is waiter and not self.closed:

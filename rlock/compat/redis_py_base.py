@@ -17,13 +17,15 @@ from .._client.watchdog import DISOWNED
 from ..errors import LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
 from ..model import LeaseState
 from ..procedures.acquire import AT_ONCE, FOR_EVER
-from ..procedures.inspect import locked
-from ..procedures.port import WaitGenerator
-from ..procedures.renew import prolong
+from ..procedures.inspect import locked, unreachable
+from ..procedures.port import Request, WaitGenerator
 from ..recipes.holding import contend
+from ..rules import commands
 from ..rules.holds import Hold, OwnerKey
-from ..rules.lease import LeaseEvent
+from ..rules.lease import LeaseEvent, LockVotes
 from ..rules.options import LockOptions
+from ..rules.quorum import Settle
+from ..rules.timing import lease_ms
 
 NOT_OWNED = "Cannot release a lock that's not owned or is already unlocked."
 
@@ -244,9 +246,18 @@ def _prolong_gen(
 ) -> WaitGenerator[None]:
     """Prolong a fixed lease to ``ttl`` seconds from ``began``; its owner counts on ``believed`` seconds.
 
-    Raises `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time.
+    Not one that the watchdog renews: the next renewal could shorten it on the masters. Raises
+    `LeaseLostError` if it is lost, `QuorumUnreachableError` if no quorum prolonged it in time, or denied it.
     """
-    event = yield from prolong(engine.masters, hold, ttl)
+    context, leases = engine.context, [(hold.name, hold.owner, hold.count, hold.token)]
+    command = commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
+    timeout = hold.options.lease.request_timeout
+    ballot = yield from engine.masters.call(Request(command, timeout, Settle.WON_OR_ALL))
+    votes, now = LockVotes(ballot, 0), engine.clock()
+    # Nobody puts a fixed lease back, so a key that is absent was removed by an operator.
+    event = votes.event(hold.lease.valid_until, now, context.guard.max_ttl, (), shared=True)
+    if event is LeaseEvent.FAILED:
+        raise unreachable(context, hold.name, ballot)
     with engine.holds.mutex:
         disowned = event is LeaseEvent.DISOWNED
         if not disowned:

@@ -38,7 +38,7 @@ def attempt(
     ttl = options.lease.ttl
     owner = context.new_owner(contender.label)
     contender.owners.append(owner)
-    command, brief = _command(port, contender, owner)
+    command = _command(port, contender, owner)
     kept = False
     while True:
         ballot = yield from port.masters.call(Request(command, timeout, Settle.HOLDER))
@@ -72,38 +72,29 @@ def attempt(
             break
         kept = True
         yield from pause(port, contender)
-    if not brief:
-        context.time.observe(ballot.votes, ballot.sent_at, ballot.decided_at)
+    context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
     if queue_place(contender) is not None:
         findings.took_s = ballot.decided_at - ballot.sent_at
-        lengths = () if brief else (vote.queue.length for vote in ballot.votes.values())
-        findings.queue_length = max(lengths, default=0)
+        findings.queue_length = max((vote.queue.length for vote in ballot.votes.values()), default=0)
     # An earlier round of a kept vote may have left votes on other masters than the last round.
     _give_back(port, contender, owner, list(range(ballot.masters)) if kept else ballot.maybe_granted())
     return None
 
 
-def _command(port: Port, contender: Contender, owner: str) -> tuple[Command, bool]:
-    """The command of one attempt; whether it leaves out the masters' time and the queue's length."""
+def _command(port: Port, contender: Contender, owner: str) -> Command:
     context, options = port.context, contender.options
     name, fair, guarded = options.name, options.fair, context.guard.on
     lease = lease_ms(options.lease.ttl)
-    now = context.clock()
-    now_us = context.time.us(now)
+    now_us = context.time.us(context.clock())
     # Otherwise each master that gave a higher token would give another one again, with each attempt.
     token = max(now_us, contender.findings.next_token())
     place = queue_place(contender)
     if place is None:
-        return commands.acquire(name, owner, lease, fair=fair, token=token, guarded=guarded), False
+        return commands.acquire(name, owner, lease, fair=fair, token=token, guarded=guarded)
     place.attempts += 1
     if contender.stage is Stage.JOINING:
         place.ticket = now_us
-    # Masters return optional fields only on request: each costs them time under contention.
-    brief = not (context.wire.shared or context.time.stale(now) or port.wants_queue_length(contender))
-    command = commands.acquire(
-        name, owner, lease, place=place, fair=fair, token=token, guarded=guarded, brief=brief
-    )
-    return command, brief
+    return commands.acquire(name, owner, lease, place=place, fair=fair, token=token, guarded=guarded)
 
 
 def take_place(context: ClientContext, contender: Contender) -> Place:

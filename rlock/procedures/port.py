@@ -182,11 +182,5 @@ class Port(Protocol):
     def owns(self, contender: Contender) -> bool:
         """Whether its owner has the lock: a signal handler or a finalizer has acquired it meanwhile."""
 
-    def wants_queue_length(self, contender: Contender) -> bool:
-        """Whether somebody observes the queue and was not told of this contender yet."""
-
-    def report_queued(self, contender: Contender, length: int) -> None:
-        """Report that a quorum of masters has this contender in a queue of this length."""
-
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         """Report a failed round before the next try; ``failures`` in a row have failed."""

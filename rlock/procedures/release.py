@@ -51,12 +51,14 @@ def release(port: Port, hold: Hold) -> WaitGenerator[Released]:
         ballot = yield from port.masters.call(Request(command, lease.request_timeout, resend_for=lease.ttl))
     else:
         ballot, given = yield from _hand_over(port, hold, next_waiter, place)
-    # The key on a master that restarted is no vote, as for a hand-over.
-    reads = [vote for vote in list(ballot.votes.values()) if vote.code == Code.YES and not vote.guarded]
-    if (released := outcome(context, ballot)) is Released.NOT_OURS:
-        hold.read_since = -math.inf
-    elif sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
-        hold.read_since = ballot.sent_at
+    released = outcome(context, ballot)
+    if hold.reader is not None:
+        # The key on a master that restarted is no vote, as for a hand-over.
+        reads = [vote for vote in list(ballot.votes.values()) if vote.code == Code.YES and not vote.guarded]
+        if released is Released.NOT_OURS:
+            hold.read_since = -math.inf
+        elif sum(vote.ttl_ms > 0 for vote in reads) >= ballot.quorum:
+            hold.read_since = ballot.sent_at
     return Released.HANDED if given else released
 
 

@@ -19,7 +19,6 @@ from ..rules.holds import Hold
 from ..rules.lease import Answer, LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
 from ..rules.timing import lease_ms
-from .inspect import unreachable
 from .port import ClientContext, Masters, Request, WaitGenerator
 from .release import end
 
@@ -71,25 +70,6 @@ def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound
             else:
                 decided.append(outcome)
     return RenewalRound(batches, decided, undecided)
-
-
-def prolong(masters: Masters, hold: Hold, ttl: float) -> WaitGenerator[LeaseEvent]:
-    """Prolong one fixed lease to ``ttl`` seconds; the caller applies the event.
-
-    Not for a lease that the watchdog renews: the next renewal could shorten it on the masters.
-    :raises QuorumUnreachableError: no quorum prolonged it, and none denied it.
-    """
-    context = masters.context
-    leases = [(hold.name, hold.owner, hold.count, hold.token)]
-    command = commands.renew(lease_ms(ttl), leases, guarded=context.guard.on)
-    timeout = hold.options.lease.request_timeout
-    ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
-    votes, now = LockVotes(ballot, 0), context.clock()
-    # Nobody puts a fixed lease back, so a key that is absent was removed by an operator.
-    event = votes.event(hold.lease.valid_until, now, context.guard.max_ttl, (), shared=True)
-    if event is LeaseEvent.FAILED:
-        raise unreachable(context, hold.name, ballot)
-    return event
 
 
 def judge(

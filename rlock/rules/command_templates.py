@@ -47,28 +47,6 @@ class Command:
     def by_source(self) -> tuple[str, ...]:
         return ("EVAL", self.script.source, *self.words, *self.changing)
 
-    def expect_first_reply(self) -> Command:
-        """Expect the first master's reply from the others. For replies that are not known beforehand."""
-        self.decode = self._decode_first
-        return self
-
-    def _decode_first(self, reply: Any) -> Vote:
-        self.decode = decode_one
-        vote = decode_one(reply)
-        if vote.code == Code.FAULT or (vote.code == _YES and vote.holder != self.echo):
-            return vote  # no reply to this command
-        if len(reply) == 5:
-            code, holder, count, ttl_ms, token = reply
-            text = b"*5\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n"
-            self.expected_reply = text % (code, len(holder), holder, count, ttl_ms, token), vote, False
-        elif len(reply) == 9 and not reply[8]:
-            # Without the note and the length of the queue: they differ from master to master.
-            code, holder, count, ttl_ms, ticket, time_us, token, _, _ = reply
-            text = b"*9\r\n:%d\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n"
-            start = text % (code, len(holder), holder, count, ttl_ms, ticket, time_us, token)
-            self.expected_reply = start, vote._replace(note=None), True
-        return vote
-
 
 class CommandTemplate:
     """A command whose last arguments (``changing``: how many) differ each time; the rest is encoded once."""

@@ -33,28 +33,23 @@ def acquire(
     fair: bool = False,
     token: int = 0,
     guarded: bool = True,
-    brief: bool = False,
 ) -> Command:
     """Ask for the lease; a caller that is refused takes or keeps its ``place`` in the queue.
 
     A lock that was handed to the place is granted, too. ``token``: the fencing token to propose; 0: each
-    master's time. ``guarded``: ask for the note. ``brief``: a refusal needs neither time nor queue length.
+    master's time. ``guarded``: ask for the note.
     """
     rank = "" if place is None else "kept" if place.drawn else "last"
-    told = "brief" if brief else "all"
     if is_shared(owner):
         waiter, ticket = ("", 0) if place is None else (place.waiter, place.ticket)
         template, channel = _acquire(name, lease_ms, fair, guarded, shared=True), OWN.channel(name)
-        words = (rank, _QUEUE_MS, told, waiter, str(ticket), channel, owner, str(token))
-        return template.render(*words, echo=owner).expect_first_reply()
+        words = (rank, _QUEUE_MS, waiter, str(ticket), channel, owner, str(token))
+        return template.render(*words, echo=owner)
     if place is None:
         return _acquire(name, lease_ms, fair, guarded).render_acquire(owner, lease_ms, token)
-    template = _acquire(name, lease_ms, fair, guarded, rank, _QUEUE_MS, told)
+    template = _acquire(name, lease_ms, fair, guarded, rank, _QUEUE_MS)
     command = template.render(place.waiter, str(place.ticket), owner, str(token), echo=owner)
-    if not place.drawn:
-        # Contended: the masters nearly always refuse, and for the same reason.
-        return command.expect_first_reply()
-    if token:
+    if place.drawn and token:
         command.expected_reply = expect_grant(owner, lease_ms, token)
     return command
 
@@ -65,7 +60,7 @@ def _acquire(
 ) -> CommandTemplate:
     keys, times = (name, queue(name), fence_key(name), *_note(guarded)), (str(lease_ms), _FENCE_MS)
     if shared:
-        return CommandTemplate(scripts.ACQUIRE, (*keys, readers(name)), (*times, "shared"), changing=8)
+        return CommandTemplate(scripts.ACQUIRE, (*keys, readers(name)), (*times, "shared"), changing=7)
     # Send only the arguments that are needed: each costs the server 0.2 us.
     order = ("fair",) if fair else ("barging",) if waiting else ()
     words = (*times, *order, *waiting)
@@ -90,8 +85,7 @@ def free(
     template = _release_template(wire, name, hand_on, publish, bool(waiter), is_shared(owner))
     if not waiter:
         return template.render_release(owner, token)
-    # The reply depends on the queue, so the client cannot know it beforehand.
-    return template.render(waiter, str(token), owner, echo=owner).expect_first_reply()
+    return template.render(waiter, str(token), owner, echo=owner)
 
 
 def hand_over(
@@ -114,7 +108,7 @@ def hand_over(
     favoured = (next_waiter.waiter, next_owner, lease_ms, order)
     command = _hand_over(wire, name).render(waiter, "", *favoured, str(token), owner, echo=owner)
     command.acknowledged = True
-    return command.expect_first_reply()
+    return command
 
 
 def downgrade(

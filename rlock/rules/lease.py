@@ -19,6 +19,7 @@ LOST, RELEASED = LeaseState.LOST, LeaseState.RELEASED
 
 
 class LeaseEvent(enum.Enum):
+    __hash__ = object.__hash__
     RENEWED = "renewed"  # a quorum prolonged it before the old validity ended
     FAILED = "renewal failed"  # no quorum prolonged it, and no quorum denied it
     DISOWNED = "disowned"  # a quorum answered that the key is not this owner's

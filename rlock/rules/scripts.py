@@ -42,14 +42,14 @@ RENEW = _load("renew")
 RELEASE = _load("release")
 STATUS = _load("status")
 WAIT = _load("wait")
-HEAL = _load("heal")
+HEAL = Script("heal", RENEW.source)  # the same, with more words for each lock
 FENCE = _load("fence")
 CONFIRM = _load("confirm")
 READERS = _load("readers")
 TRANSFER = _load("transfer")
 HANDSHAKE = _load("handshake")
 
-ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, HEAL, FENCE, HANDSHAKE, CONFIRM, TRANSFER, READERS)
+ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, FENCE, HANDSHAKE, CONFIRM, TRANSFER, READERS)
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)

@@ -6,14 +6,13 @@ have another waiter first, and no waiter would get a quorum.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 
 from ..model import Vote
 from .keys import waiter_name
-from .timing import EXCHANGE_AGE_S, TIME_AGE_S, drift
+from .timing import EXCHANGE_AGE_S, drift
 
 
 @dataclass(slots=True, eq=False)
@@ -60,11 +59,6 @@ class FleetTime:
         self._offset_us: float | None = None
         #: The last exchange with each master: an instant before it began, and the master's time in it.
         self._exchanges: dict[int, tuple[float, int]] = {}
-        self._observed_at = -math.inf
-
-    def stale(self, now: float) -> bool:
-        """Whether the next refusal must bring the masters' time."""
-        return now - self._observed_at > TIME_AGE_S
 
     def saw(self, master: int, time_us: int, sent_at: float) -> None:
         """Remember a master's time, asked for at ``sent_at``. 0: not known, another server may answer now."""
@@ -74,18 +68,12 @@ class FleetTime:
         self._offsets_us[master] = time_us - at * 1e6
         self._offset_us = statistics.median(list(self._offsets_us.values()))
 
-    def observe(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
-        """Use the times in the votes of a refused round: all masters send their time."""
-        if self.correct(votes, sent_at, now):
-            self._observed_at = now
-
-    def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> bool:
-        """Use the times in the votes of a granted round: only masters far from the proposal send theirs."""
+    def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
+        """Use the times in the votes of a round. To a grant, masters far from the proposal send theirs."""
         # A copy: other threads read late replies of a decided round.
         times = {master: vote.time_us for master, vote in list(votes.items()) if vote.time_us}
         for master, time_us in times.items():
             self.note(master, time_us, (sent_at + now) / 2)
-        return bool(times)
 
     def not_before(self, master: int, time_us: int) -> float | None:
         """A local instant at which a master's time was not ``time_us`` yet; None: it was not asked lately.

@@ -44,9 +44,6 @@ QUEUE_TTL_S = 30.0
 LOCAL_HAND_OFFS = 8
 #: A key outlives its PTTL a little. An earlier try would be a wasted round.
 EXPIRY_MARGIN_S = 0.005
-#: How long a waiter relies on the masters' time in a reply. A wrong time makes its tickets wrong meanwhile,
-#: and each wrong ticket costs one more message.
-TIME_AGE_S = 0.2
 #: How old the exchange may be by which a waiter dates a hand-off: a clock may have been set since.
 EXCHANGE_AGE_S = 10.0
 #: How long the last round may run that begins just before the caller's time ends.

@@ -19,6 +19,7 @@ from .quorum import Ballot
 
 
 class Stage(enum.Enum):
+    __hash__ = object.__hash__  # see `LeaseState`
     NEW = "new"  # it has no place in the queue
     SUBSCRIBING = "subscribing"  # fewer than a quorum of masters have confirmed its subscription
     JOINING = "joining"  # its next round asks for a place in the queue
@@ -29,6 +30,7 @@ class Stage(enum.Enum):
 class Step(enum.Enum):
     """What takes a contender from one stage to another."""
 
+    __hash__ = object.__hash__
     SUBSCRIBE = "subscribe"  # it asks the masters for their messages
     CONFIRMED = "confirmed"  # a quorum of them sends messages from now on
     TICKET = "ticket"  # a quorum of them gave it a place

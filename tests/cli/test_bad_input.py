@@ -64,8 +64,10 @@ def words(name: str, lock: str | bytes = "job") -> list[str | bytes]:
     return [*given, "true"] if name == "run" else given
 
 
-ON_MASTERS = [name for name in COMMANDS if any(param.name == "config" for param in command(name).params)]
-ON_A_LOCK = [name for name in COMMANDS if "name" in arguments(name)]
+#: `hold` reads its options as `run` does, and each call of it is a process.
+ASKED = [name for name in COMMANDS if name != "hold"]
+ON_MASTERS = [name for name in ASKED if any(param.name == "config" for param in command(name).params)]
+ON_A_LOCK = [name for name in ASKED if "name" in arguments(name)]
 #: They stay until they are ended.
 STAY = [name for name in COMMANDS if name in ("watch", "exporter", "up", "demo")]
 QUICK = [name for name in ON_MASTERS if name not in STAY]

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import hiredis
 import pytest
 
-from rlock._client.connection import MasterConnection, PendingCall, PendingReply
-from rlock._client.handshake import HandshakeResult
-from rlock.procedures.port import Request, new_owner
+from rlock.procedures.port import new_owner
 from rlock.rules import commands, keys, replies
-from rlock.rules.command_templates import NO_EXPECTED_REPLY, Command, encode, end_of_acquire
+from rlock.rules.command_templates import Command, encode, end_of_acquire
 from rlock.rules.keys import OWN, REDISSON
-from rlock.rules.quorum import Settle
-from rlock.rules.restart_guard import MemoryReport
 from rlock.rules.tickets import Place
-from rlock.testing import memory_client
 
-from ..interrupts import Interrupt, every_line
-from .test_one_connection import Wire
 from .world import arguments_of
 
 OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000
 CHANNEL = OWN.channel("x")
-THEIRS, LATER = b"you:" + b"1" * 32, b"them:" + b"7" * 32
 LOCK, QUEUE, FENCE, EVICTED = "x", keys.queue("x"), keys.fence("x"), keys.evicted("x", OWNER)
 
 
@@ -105,11 +96,7 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
 
 
 NOTE = b"d0e1 0 1000"
-REFUSED = [-1, THEIRS, 2, 8_990, 42, 0, 0, NOTE, 0]
 GRANTED = [1, OWNER.encode(), 1, 9_000, 0, 0, TOKEN, NOTE, 0]
-QUEUED = [-3, b"", 0, 0, 0, 0, 0, b"", 0]
-RELEASED = [1, OWNER.encode(), 1, 0, 0]
-FOREIGN, HANDED = [-1, THEIRS, 1, 900, 0], [1, OWNER.encode(), 1, 9_000, TOKEN]
 
 
 def expected_reply(command: Command, note: bytes = NOTE) -> Any:
@@ -119,40 +106,17 @@ def expected_reply(command: Command, note: bytes = NOTE) -> Any:
     return reader.gets()
 
 
-def leaving() -> Command:
-    return commands.free(OWN, "x", OWNER, "a:1|s")
-
-
-def handing() -> Command:
-    return commands.hand_over(OWN, "x", OWNER, "", waiting(), "a:9", barging=False, token=0)
-
-
-def asking() -> Command:
-    return commands.acquire("x", OWNER, 9_000, place=waiting(), token=TOKEN, brief=True)
-
-
 @pytest.mark.parametrize(
-    ("command", "first", "reply"),
+    ("command", "reply"),
     [
-        (commands.acquire("x", OWNER, 9_000, token=TOKEN), None, GRANTED),
-        (commands.acquire("x", OWNER, 9_000, place=waiting(drawn=True), token=TOKEN), None, GRANTED),
-        (commands.free(OWN, "x", OWNER), None, [1, OWNER.encode(), 0, 0, 0]),
-        (commands.free(REDISSON, "x", OWNER), None, [1, OWNER.encode(), 0, 0, 0]),
-        (asking(), REFUSED, REFUSED),
-        (asking(), QUEUED, QUEUED),
-        (asking(), GRANTED, GRANTED),
-        (leaving(), RELEASED, RELEASED),
-        (leaving(), FOREIGN, FOREIGN),
-        (handing(), HANDED, HANDED),
+        (commands.acquire("x", OWNER, 9_000, token=TOKEN), GRANTED),
+        (commands.acquire("x", OWNER, 9_000, place=waiting(drawn=True), token=TOKEN), GRANTED),
+        (commands.free(OWN, "x", OWNER), [1, OWNER.encode(), 0, 0, 0]),
+        (commands.free(REDISSON, "x", OWNER), [1, OWNER.encode(), 0, 0, 0]),
     ],
 )
-def test_the_usual_reply_or_the_first_one_is_expected_and_is_decoded_as_any_other(
-    command: Command, first: list[Any] | None, reply: list[Any]
-) -> None:
+def test_the_usual_reply_is_expected_and_is_decoded_as_any_other(command: Command, reply: list[Any]) -> None:
     whole = replies.decode_one(reply)
-    if first is not None:
-        assert command.expected_reply is NO_EXPECTED_REPLY
-        assert command.decode(first) == whole
     note = reply[7] if len(reply) == 9 else b""
     assert expected_reply(command, note) == reply
     # the note of one master is not expected from another
@@ -160,70 +124,6 @@ def test_the_usual_reply_or_the_first_one_is_expected_and_is_decoded_as_any_othe
     assert vote._replace(holder=vote.holder or OWNER) == whole._replace(
         note=None, holder=whole.holder or OWNER
     )
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        [1, b"somebody else", 1, 9_000, 0, 0, TOKEN, NOTE, 0],
-        [*REFUSED[:8], 3],
-        hiredis.ReplyError("OOM command not allowed"),
-        [1, 2, 3],
-    ],
-    ids=["a grant to another one", "with the length of a queue", "a fault", "nonsense"],
-)
-def test_a_reply_that_the_others_cannot_give_is_not_expected(reply: Any) -> None:
-    command = asking()
-    assert command.decode(reply) == replies.decode_one(reply)
-    assert command.expected_reply is NO_EXPECTED_REPLY
-
-
-def test_a_later_reply_that_differs_is_parsed_and_does_not_change_the_expected_one() -> None:
-    command = asking()
-    command.decode(REFUSED)
-    other = [-1, LATER, *REFUSED[2:]]
-    assert command.decode(other).holder == LATER.decode()
-    assert expected_reply(command) == REFUSED
-
-
-@pytest.mark.parametrize(
-    ("make", "reply"), [(asking, REFUSED), (leaving, RELEASED)], ids=["acquire", "release"]
-)
-def test_ctrl_c_while_the_first_answer_is_read_leaves_no_wrong_vote(
-    make: Callable[[], Command], reply: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It drops the first master's connection; the second master's answer is compared with what was kept."""
-    note = b"" if make is leaving else NOTE
-    data = b"*%d\r\n" % len(reply) + b"".join(
-        b"$%d\r\n%b\r\n" % (len(word), word) if isinstance(word, bytes) else b":%d\r\n" % word
-        for word in reply
-    )
-    cut_short = 0
-    wrong: list[str] = []
-    tracer = Interrupt(0, ())
-    with memory_client(3) as client:
-        calls: Any = client._engine().masters
-        calls._guard.judge(1, MemoryReport("d0e1", note=NOTE.decode()), 0.0)
-        monkeypatch.setattr(
-            calls._connections, "drop", lambda _, fault: wrong.append(f"{tracer.where}: {fault}")
-        )
-        for tracer in every_line("command_templates.py", least=5):
-            command = make()
-            with tracer:
-                command.decode(reply)
-            cut_short += command.expected_reply is NO_EXPECTED_REPLY
-            call, connection = PendingCall(Request(command, 1.0, Settle.ALL), 3, 0.0), Wire(HandshakeResult())
-            connection.expected_end = end_of_acquire(note.decode())
-            connection.pending.append(PendingReply(call, command, 0.0, 0.0))
-            server: MasterConnection[Wire] = MasterConnection(1, None)
-            server.connection = connection
-            with calls._mutex:
-                calls.on_data(server, connection, data)
-            vote = replies.decode_one(reply)._replace(note=None)
-            if call.votes[1]._replace(note=None) != vote:
-                wrong.append(f"{tracer.where}: {call.votes[1]}")
-    assert wrong == []
-    assert cut_short > 5
 
 
 def test_an_owner_token_ends_with_a_uuid_of_version_7() -> None:

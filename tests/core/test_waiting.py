@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ from rlock.procedures.contender import Grant
 from rlock.procedures.port import Wake
 from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
-from rlock.rules.keys import REDISSON
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
-from rlock.rules.timing import TIME_AGE_S
 
 from .world import (
     ABSENT,
@@ -236,7 +233,7 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
         2: Vote(Code.FOREIGN, time_us=10_600_000_000),
         3: DOWN,
     }
-    time.observe(votes, 100.0, 100.002)
+    time.correct(votes, 100.0, 100.002)
     assert time.us(100.001) == 7_000_000_400
     assert time.us(101.001) == 7_001_000_400
 
@@ -246,7 +243,6 @@ def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_maste
     world.context.time.note(0, 9_000_000, world.now)
     world.acquire(FOR_EVER)
     assert world.context.time.us(world.now) == 7_000_000
-    assert world.context.time.stale(world.now)
 
 
 def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
@@ -266,45 +262,9 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
         assert undos == undone
 
 
-# -- Masters return their time and the length of the queue only when they will be used
-
-
-def test_the_masters_tell_their_time_again_when_what_is_known_of_it_is_old() -> None:
-    time = FleetTime()
-    assert time.stale(0.0)
-    time.observe({0: Vote(Code.FOREIGN, time_us=7_000_000)}, 9.0, 10.0)
-    assert not time.stale(10.0 + TIME_AGE_S / 2)
-    assert time.stale(10.1 + TIME_AGE_S)
-    time.observe({0: Vote(Code.FOREIGN)}, 11.0, 12.0)
-    assert time.stale(12.0), "nobody told it"
-
-
-def told(world: World) -> list[str]:
-    """What each attempt with a place wants to be told, beside who has the lock."""
-    asks = world.sent(scripts.ACQUIRE)
-    return [named(ask, "told") for ask in asks if named(ask, "waiter")]
-
-
-def test_what_nobody_needs_to_know_the_masters_need_not_tell() -> None:
+def test_an_observer_is_told_once_how_long_the_queue_is() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    world = World(1, [timed], [timed], [held_by()], [held_by()], [YES])
-    world.park = lambda step: Wake.FREE
-    world.acquire(FOR_EVER)
-    assert told(world) == ["brief"] * 4, "the first attempt had no place, and its answer told the time"
-    world = World(1, [held_by()], [timed], [held_by()], [held_by()], [YES])
-    world.park = lambda step: Wake.FREE
-    world.acquire(FOR_EVER)
-    assert told(world) == ["all", "brief", "brief", "brief"], "until they have told it"
-
-
-def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
-    timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    rounds = [timed], [timed], [held_by()._replace(queue=Queue(2))], [held_by()], [YES]
-    world = World(1, *rounds)
-    world.context = replace(world.context, wire=REDISSON)
-    world.acquire(FOR_EVER)
-    assert set(told(world)) == {"all"}
-    world = World(1, *rounds)
+    world = World(1, [timed], [timed], [held_by()._replace(queue=Queue(2))], [held_by()], [YES])
     world.park = lambda step: Wake.FREE
     heard: list[Any] = []
     end = events.observe(heard.append)
@@ -312,5 +272,4 @@ def test_who_shares_a_lock_or_is_observed_wants_to_know_all() -> None:
         world.acquire(FOR_EVER)
     finally:
         end()
-    assert told(world) == ["all", "all", "brief", "brief"], "until it was told how long the queue is"
     assert [event.length for event in heard if isinstance(event, events.Queued)] == [2]

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 from rlock.errors import QuorumUnreachableError
-from rlock.events import Queued, emit, observed
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import acquire
 from rlock.procedures.contender import Contender, Grant
@@ -257,13 +256,6 @@ class World(Port, Masters, Notifications):
 
     def taken(self, name: str) -> bool:
         return False
-
-    def wants_queue_length(self, contender: Contender) -> bool:
-        return observed() and not contender.told_queued
-
-    def report_queued(self, contender: Contender, length: int) -> None:
-        contender.told_queued = True
-        emit(Queued(contender.name, length))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         self.failures.append(error)

@@ -79,7 +79,7 @@ KINDS = {
     "asyncio-fair": Kind(TasksFairClient, sizes=(1, 5, 3)),
     "interop": Kind(partial(rlock.Client, interop="redisson"), sizes=(1, 3)),
     "memory": Kind(memory.client, masters="memory_masters", servers=False, sizes=(1, 5)),
-    "asyncio": Kind(tasks.Client),
+    "asyncio": Kind(tasks.Client, sizes=(1, 5)),
     "reader": Kind(ReaderClient),
     "asyncio-reader": Kind(TasksReaderClient, sizes=(1, 3)),
     "asyncio-memory": Kind(memory.asyncio_client, masters="memory_masters", servers=False, sizes=(3,)),

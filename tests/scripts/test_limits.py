@@ -297,7 +297,7 @@ def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> N
     box.release(ban_ms=BAN_MS)
     user = box.restricted("-get")
     with box.nothing_written():
-        assert user.call("heal", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
+        assert user.call("renew", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
     assert box.content() is None
 
 

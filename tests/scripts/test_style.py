@@ -32,7 +32,7 @@ COMMANDS |= {"zadd", "zrem", "zrange", "zpopmin", "zscore", "zcard", "get", "set
 READS = {"hlen", "hget", "hgetall", "exists", "pttl", "zrange", "zscore", "zcard", "time", "get"}
 ABOUT_ONE_LOCK = {"acquire", "release", "status", "wait", "fence", "handshake", "confirm", "transfer"}
 #: Scripts about many locks: their inputs are in a loop, and the reply has a code for each lock.
-BATCHES = {"renew", "heal", "readers"}
+BATCHES = {"renew", "readers"}
 #: The commands that a script may use on each kind of key, beside DEL and PEXPIRE.
 KINDS = {
     "lock": {"hlen", "hget", "hgetall", "hset", "hdel", "exists", "pttl"},
@@ -100,7 +100,7 @@ def test_only_commands_that_every_server_has_are_called(name: str) -> None:
         assert command in COMMANDS
     if name == "status":
         assert {command for _, _, command, _ in calls} <= READS
-    if name in ("renew", "status"):
+    if name == "status":
         assert "'time'" not in body(name), "it gives no ticket, token, age or time"
 
 

@@ -34,7 +34,7 @@ class Master(Readers):
             "renew": self._renew,
             "status": self._status,
             "wait": self._wait,
-            "heal": self._heal,
+            "heal": self._renew,
             "fence": self._fence,
             "confirm": self._confirm,
             "transfer": self._transfer,
@@ -59,7 +59,7 @@ class Master(Readers):
 
     def _acquire(self, keys: Sequence[str], lease_ms: str, fence_ms: str, *words: str) -> Reply:
         *waiting, owner, proposal = words
-        order, rank, queue_ms, told, waiter, ticket, channel = (*waiting, *[""] * (7 - len(waiting)))
+        order, rank, queue_ms, waiter, ticket, channel = (*waiting, *[""] * (6 - len(waiting)))
         shared = order == "shared"
         keys, readers = (keys[:-1], keys[-1]) if shared else (keys, "")
         lock, queue, fence = keys[:3]
@@ -98,8 +98,6 @@ class Master(Readers):
             self._zrem(queue, waiter)
             return [1, owner.encode(), 1, int(lease_ms), 0, time_us, token, note, 0]
         code, ttl_ms = (-1, self.pttl(lock)) if fields else (-3, 0)
-        if told == "brief" and ttl_ms > 0:
-            ttl_ms += -ttl_ms % 10
         holder = holder or first or ""
         if waiter == "":
             return [code, holder.encode(), held, ttl_ms, 0, 0, 0, note, 0]
@@ -116,10 +114,7 @@ class Master(Readers):
                 self._came(lock, found)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
-        length = len(self.line(queue))
-        if told == "brief":
-            time_us, length = (time_us if ticket == "0" else 0), 0
-        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, length]
+        return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, len(self.line(queue))]
 
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, proposal, owner = words
@@ -223,6 +218,8 @@ class Master(Readers):
         self._pexpire(lock, lease_ms)
 
     def _renew(self, keys: Sequence[str], lease_ms: str, *leases: str) -> Reply:
+        if leases[0].isdigit():
+            return self._heal(keys, lease_ms, *leases)
         codes = []
         locks = len(leases) // 2
         if len(leases) % 2:
@@ -278,6 +275,7 @@ class Master(Readers):
             owner, count, token = leases[3 * i : 3 * i + 3]
             entry = self.find(lock)
             if entry is not None and entry.kind == "hash" and owner in entry.fields:
+                entry.fields[owner] = count
                 self._pexpire(lock, lease_ms)
                 codes.append(1)
             elif entry is not None or self.find(evicted) is not None:
@@ -288,7 +286,7 @@ class Master(Readers):
                 codes.append(2)
                 if self._last(fence)[0] < int(token):
                     self._remember(fence, int(token), owner, fence_ms)
-        return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if 2 in codes else "")]
+        return [leases[0].encode(), codes, self._note(keys, 3 * locks, lease_ms if {1, 2} & {*codes} else "")]
 
     def _fence(self, keys: Sequence[str], owner: str, token: str, fence_ms: str) -> Reply:
         last, given_to = self._last(keys[1])
