@@ -37,6 +37,7 @@ from rlock.testing.local.embedded import Master
 from rlock.testing.local.spawn import free_port
 from tests.lock.conftest import eventually
 
+from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
 from .report import HEAD, Gauges, Row, asked_doctor
 
@@ -217,7 +218,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--slower", type=float, default=1.5, help="how much slower the clients may get")
     parser.add_argument("--only", action="append", metavar="FAULT", help="faults whose name has this text")
     parser.add_argument("--quick", action="store_true", help="each fault once")
+    parser.add_argument("--crowd", type=int, metavar="N", help="N clients: connections and log lines")
     options = parser.parse_args(words)
+    if options.crowd:
+        crowd.report(options.crowd, 60.0 if options.seconds == 2.0 else options.seconds)
+        return 0
     every = list(itertools.product((3, 5), (False, True), (False, True)))
     names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
     cases = [

@@ -191,7 +191,7 @@ def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, (status, text) in PRINTING.items():
         (tmp_path / f"{name}.py").write_text(f"print({text!r})\nraise SystemExit({status})\n")
     bad, silent, absent = (replace(PART, name=name, command=name) for name in ("bad", "silent", "absent"))
-    models, masters = (bad, PART), (silent, absent, replace(PART, name="last", quick=True))
+    models, masters = (bad, PART), (silent, absent, replace(PART, name="last", quick="-q"))
     for name, value in {"MODELS": models, "MASTERS": masters, "PARTS": (*models, *masters)}.items():
         monkeypatch.setattr(runner, name, value)
     monkeypatch.setattr(runner, "FOLDER", tmp_path / "build")
@@ -222,4 +222,4 @@ def test_results_join_those_of_earlier_runs_and_become_a_table(monkeypatch: pyte
         for path in runner.FOLDER.glob("*.json"):
             path.unlink()
     rows = site_evidence.table("evidence").splitlines()[2:]
-    assert [row.count("| found 3 things | `python -m good` |") for row in rows] == [1, 1]
+    assert [row.count("| found 3 things | `python -m good") for row in rows] == [1, 1]

@@ -1,0 +1,102 @@
+"""Many clients and one bad master of three: how often they connect to it, and how many lines they log.
+
+Each client takes and releases a lock of its own twice a second, and holds another one all the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import Random
+
+import rlock
+from rlock.testing.local.binaries import find_servers
+from rlock.testing.local.embedded import Master
+from tests.faults.proxy import Proxy
+
+from .faults import replies
+
+PAUSE_S = 0.5
+HEAD = ["one master of three", "clients", "connections a second", "log lines a minute", "of each client"]
+
+
+class Lines(logging.Handler):
+    """The number of lines that name a master."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(logging.INFO)
+        self.label, self.count = label, 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += record.levelno >= logging.WARNING and self.label in record.getMessage()
+
+
+def _flap(proxy: Proxy, ended: threading.Event) -> None:
+    while not ended.wait(0.5):
+        proxy.reset()
+
+
+def _lie(proxy: Proxy, ended: threading.Event) -> None:
+    dice = Random(1)
+    proxy.lie = lambda: dice.choice(replies())
+
+
+FAULTS: dict[str, Callable[[Proxy, threading.Event], object]] = {
+    "flapping: all connections are reset twice a second": _flap,
+    "silent: it swallows all": lambda proxy, ended: proxy.cut(),
+    "hostile: it answers anything": _lie,
+}
+
+
+def measure(fault: str, clients: int, seconds: float) -> list[str]:
+    """The cells of its row."""
+    ended, errors, work = threading.Event(), list[BaseException](), FAULTS[fault]
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Master(next(iter(find_servers())))) for _ in range(3)]
+        proxy = Proxy(servers[0].url)
+        stack.callback(proxy.close)
+        urls = [proxy.url, servers[1].url, servers[2].url]
+
+        def run(number: int) -> None:
+            try:
+                # A long lease: so many threads may keep a renewal from running for seconds.
+                client = rlock.Client(urls, 60.0, max_ttl=60.0, request_timeout=0.5, restart_guard=0)
+                with client, client.lock(f"held-{number}") as held:
+                    while not ended.wait(PAUSE_S):
+                        with client.lock(f"own-{number}"):
+                            pass
+                    held.check()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(clients)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.01)
+        time.sleep(2.0)
+        lines = Lines(proxy.url)
+        logging.getLogger("rlock").addHandler(lines)
+        before, began = proxy.accepted, time.monotonic()
+        bad = threading.Thread(target=work, args=(proxy, ended))
+        bad.start()
+        time.sleep(seconds)
+        took, connections, count = time.monotonic() - began, proxy.accepted - before, lines.count
+        logging.getLogger("rlock").removeHandler(lines)
+        ended.set()
+        for thread in (bad, *threads):
+            thread.join(30.0)
+    if errors:
+        raise errors[0]
+    minute = count * 60 / took
+    return [fault, str(clients), f"{connections / took:.0f}", f"{minute:.0f}", f"{minute / clients:.1f}"]
+
+
+def report(clients: int, seconds: float) -> None:
+    """Measure each fault, and print the table."""
+    replies()  # first: it takes seconds
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    for fault in FAULTS:
+        print(f"| {' | '.join(measure(fault, clients, seconds))} |", flush=True)
