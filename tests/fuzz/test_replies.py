@@ -57,7 +57,8 @@ WORD = (
     st.binary(max_size=20) | st.sampled_from((OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)) | NUMBER
 )
 WORDS = st.lists(WORD, max_size=4).map(b" ".join)
-ERROR = st.sampled_from(("", "NOPERM x", "\udcff", "NOSCRIPT")).map(hiredis.ReplyError)
+#: The parser replaces bytes that are no text.
+ERROR = st.sampled_from(("", "NOPERM x", "\ufffd", "NOSCRIPT")).map(hiredis.ReplyError)
 PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | WORDS | st.text() | ERROR
 ANYTHING = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORD, inner, max_size=2), max_leaves=5
