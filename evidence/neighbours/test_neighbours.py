@@ -7,7 +7,7 @@ import pytest
 from .__main__ import main
 from .faults import FIRST, LATER
 
-#: Like others that are not left out.
+#: Left to `python -m evidence.neighbours`: each is like another one that the tests run.
 LEFT_OUT = {f"answers {lie}" for lie in ("an array of 4 * 10^9", "an array of 10^8", "10,000 levels")}
 
 

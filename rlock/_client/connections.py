@@ -111,11 +111,9 @@ class Connections(ABC, Generic[L]):
     def take(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         try:
             self._traffic.on_data(server, connection, data)
-            if server.connection is not connection:
-                return
             if data:
                 connection.answered = True
-            if connection.ended:
+            if connection.ended and server.connection is connection:
                 self.drop(server, broken("the server closed the connection"))
         except BaseException as error:
             self.fail(server, error)

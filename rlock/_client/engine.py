@@ -17,6 +17,7 @@ from ..events import (
     MasterGuarded,
     MaxTtlDiffers,
     PendingEvents,
+    Queued,
     ReleaseUnsure,
     emit,
     log,
@@ -182,6 +183,16 @@ class Engine(Port):
 
     def owns(self, contender: Contender) -> bool:
         return self.holds.find(contender.key, contender.options.hold_name) is not None
+
+    def report_place(self, contender: Contender) -> None:
+        if contender.told_queued or not observed():
+            return
+        votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
+        lengths = sorted((vote.queue.length for vote in votes.values() if vote.queue.length), reverse=True)
+        if len(lengths) >= quorum:
+            # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
+            contender.told_queued = True
+            emit(Queued(contender.name, lengths[quorum - 1]))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):

@@ -19,8 +19,8 @@ from .libraries import errors
 
 #: The shortest time-out of TCP's connect: enough for a master on another continent.
 MIN_CONNECT_S = 0.25
-#: Items of an answer here: CONFIG GET has two.
-MOST_ITEMS = 16
+#: An array with more items answers no question of a handshake: CONFIG GET has two.
+LONGEST_ANSWER = 16
 NO_TLS = "does this port speak TLS, as the URL says (rediss://)?"
 
 _SERVER_QUESTIONS: tuple[tuple[str, ...], ...] = (
@@ -159,7 +159,9 @@ def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGener
     for _ in commands:
         try:
             found.append((yield from _settled(connection.read_response())))
-            if isinstance(found[-1], list) and len(found[-1]) > MOST_ITEMS:  # each of the rest may be as long
+            if (
+                isinstance(found[-1], list) and len(found[-1]) > LONGEST_ANSWER
+            ):  # each of the rest may be as long
                 text = f"an answer that nobody asked for: an array of {len(found[-1])} items"
                 raise ConnectError(Fault(FaultKind.DOWN, text))
         except errors("AuthenticationError"):

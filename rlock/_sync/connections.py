@@ -150,19 +150,19 @@ class Connections(connections.Connections[SocketConnection]):
                     now = self._clock()
                     left = min(until, waiter.deadline) - now
                     late = left <= 0
-                    # Late, it reads itself: the leader may be kept from running as well, also in its poll.
+                    # Late, it reads itself: the leader may have been kept from running as well.
                     reads = late or self._leads(waiter, now)
                 if reads:
                     looks = late or now >= self._traffic.look_at
-                    events = self.poll(0.0 if looks else min(left, self._patience))
-                    if events is None:  # another thread still polls, and reads what arrives
-                        if not late:
-                            continue
-                        events = [(fd, 0) for fd in list(self.by_fd)]
+                    wait = 0.0 if looks else min(left, self._patience)
+                    # Late, it does not poll: the leader may not have left its own poll.
+                    events = [(fd, 0) for fd in list(self.by_fd)] if late else self.poll(wait)
+                    if events is None:
+                        continue  # another thread still polls, and reads what arrives
                     with self._mutex:
                         for fd, event in events:
                             self._serve(fd, event)
-                        over = done()  # here, and not in a section of its own
+                        over = done()  # in the same section: taking the mutex again costs as much as a call
                     self._traffic.after_data()
                     if looks:
                         self._traffic.look(now)

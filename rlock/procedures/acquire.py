@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..events import Queued, emit, observed
 from ..model import Code, Vote
 from ..rules import commands
 from ..rules.holds import Hold
@@ -124,7 +123,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         if findings.holder is not None and port.owns(contender):
             return None  # otherwise it would wait for its own release
         ballot, now = findings.ballot, clock()
-        _report_place(contender)
+        if contender.stage in (Stage.JOINING, Stage.WAITING):
+            port.report_place(contender)
         findings.partial = findings.partial + 1 if wake is Wake.HANDED else 0
         move = next_move(ballot, contender, now)
         findings.nudged = move is Move.NUDGE
@@ -179,17 +179,6 @@ def _time_for(remaining: float, options: LockOptions) -> float:
     """The time-out of a round: at most the remaining time, but long enough for a round to succeed."""
     timeout = options.lease.request_timeout
     return timeout if remaining <= 0 else min(timeout, max(remaining, LAST_ROUND_S))
-
-
-def _report_place(contender: Contender) -> None:
-    if contender.stage in (Stage.JOINING, Stage.WAITING) and observed() and not contender.told_queued:
-        votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
-        lengths = sorted((vote.queue.length for vote in votes.values() if vote.queue.length), reverse=True)
-        if len(lengths) >= quorum:
-            event = Queued(contender.name, lengths[quorum - 1])
-            # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
-            contender.told_queued = True
-            emit(event)
 
 
 def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:

@@ -182,5 +182,8 @@ class Port(Protocol):
     def owns(self, contender: Contender) -> bool:
         """Whether its owner has the lock: a signal handler or a finalizer has acquired it meanwhile."""
 
+    def report_place(self, contender: Contender) -> None:
+        """Report, once, that a quorum of masters has this contender in its queue."""
+
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         """Report a failed round before the next try; ``failures`` in a row have failed."""

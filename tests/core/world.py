@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from rlock._client.engine import Engine
 from rlock.errors import QuorumUnreachableError
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import acquire
@@ -256,6 +257,9 @@ class World(Port, Masters, Notifications):
 
     def taken(self, name: str) -> bool:
         return False
+
+    def report_place(self, contender: Contender) -> None:
+        Engine.report_place(self, contender)  # type: ignore[arg-type]
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         self.failures.append(error)
