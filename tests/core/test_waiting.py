@@ -264,7 +264,8 @@ def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> Non
 
 def test_an_observer_is_told_once_how_long_the_queue_is() -> None:
     timed = held_by()._replace(time_us=1_790_000_000_000_000)
-    world = World(1, [timed], [timed], [held_by()._replace(queue=Queue(2))], [held_by()], [YES])
+    second, third = (held_by()._replace(queue=Queue(length)) for length in (2, 3))
+    world = World(1, [timed], [timed], [second], [third], [YES])
     world.park = lambda step: Wake.FREE
     heard: list[Any] = []
     end = events.observe(heard.append)
