@@ -185,14 +185,12 @@ class Engine(Port):
         return self.holds.find(contender.key, contender.options.hold_name) is not None
 
     def report_place(self, contender: Contender) -> None:
-        if contender.told_queued or not observed():
-            return
-        votes, quorum = contender.findings.ballot.votes, contender.findings.ballot.quorum
-        lengths = sorted((vote.queue.length for vote in votes.values() if vote.queue.length), reverse=True)
-        if len(lengths) >= quorum:
+        ballot = contender.findings.ballot
+        lengths = sorted(vote.queue.length for vote in ballot.votes.values() if vote.queue.length)
+        if len(lengths) >= ballot.quorum and observed() and not contender.told_queued:
             # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
             contender.told_queued = True
-            emit(Queued(contender.name, lengths[quorum - 1]))
+            emit(Queued(contender.name, lengths[-ballot.quorum]))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):

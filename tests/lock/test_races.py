@@ -232,8 +232,9 @@ def test_ctrl_c_before_any_line_that_reads_a_message_keeps_no_other_waiter_aslee
 
         def polled(timeout: float) -> Any:
             events = poll(timeout)
-            if events and told.is_set() and threading.current_thread() is reader and tracer.left > at:
-                tracer.left = NEVER if got.is_set() else at
+            reads = told.is_set() and not got.is_set() and threading.current_thread() is reader
+            if events and reads and tracer.left > at:
+                tracer.left = at
                 armed.append(at)
             return events
 
