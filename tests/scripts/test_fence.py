@@ -25,9 +25,6 @@ from ..scripted import (
     owner_of,
 )
 
-#: The last second of the year 2200; the largest whole number that every Lua and every client has exactly.
-FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
-
 
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
     box.fill()
