@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import rlock
 import rlock.asyncio
 from rlock import Client, OptionsError, locked
 
-from .conftest import in_thread
+from .conftest import eventually, in_thread, running
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
 
@@ -100,17 +99,10 @@ def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
 
 def test_the_options_of_the_lock_are_passed_on(client: Client) -> None:
     losses: list[rlock.LeaseLostError] = []
-    told = threading.Event()
 
-    def lost(error: rlock.LeaseLostError) -> None:
-        losses.append(error)
-        told.set()
-
-    @rlock.locked(client, "x", ttl=0.6, renew=False, on_lost=lost)
-    def work() -> float:
-        left: float = work.lock().remaining()
-        assert told.wait(30)
-        return left
+    @rlock.locked(client, "x", ttl=0.6, renew=False, on_lost=losses.append)
+    def work() -> None:
+        assert eventually(lambda: losses, within=30)
 
     with pytest.raises(rlock.LeaseLostError):
         work()
@@ -118,6 +110,15 @@ def test_the_options_of_the_lock_are_passed_on(client: Client) -> None:
 
 
 def test_methods_of_every_kind_can_be_decorated_in_any_order(client: Client) -> None:
+    by_class: Any = rlock.locked(client, "{cls.__name__}:{order}")
+    static: Any = rlock.locked(client, "static:{order}")
+
+    def of_class(cls: type, order: int) -> tuple[str, bool]:
+        return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
+
+    def of_nobody(order: int) -> tuple[str, bool]:
+        return "static", client.lock(f"static:{order}").is_owned()
+
     class Shop:
         def __init__(self, shard: str) -> None:
             self.shard = shard
@@ -126,25 +127,9 @@ def test_methods_of_every_kind_can_be_decorated_in_any_order(client: Client) -> 
         def method(self, order: int) -> tuple[str, bool]:
             return self.shard, client.lock(f"north:{order}").is_owned()
 
-        @classmethod
-        @rlock.locked(client, "{cls.__name__}:{order}")
-        def inside(cls, order: int) -> tuple[str, bool]:
-            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
-
-        @rlock.locked(client, "{cls.__name__}:{order}")
-        @classmethod
-        def outside(cls, order: int) -> tuple[str, bool]:
-            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
-
-        @staticmethod
-        @rlock.locked(client, "static:{order}")
-        def still(order: int) -> tuple[str, bool]:
-            return "static", client.lock(f"static:{order}").is_owned()
-
-        @rlock.locked(client, "static:{order}")
-        @staticmethod
-        def moving(order: int) -> tuple[str, bool]:
-            return "static", client.lock(f"static:{order}").is_owned()
+        inside: Any = classmethod(by_class(of_class))
+        outside = by_class(classmethod(of_class))
+        still, moving = staticmethod(static(of_nobody)), static(staticmethod(of_nobody))
 
     class Sub(Shop): ...
 
@@ -281,14 +266,8 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
 
     first, second = locked(make, "a")(report), locked(make, "b")(report)
     assert not made
-    threads = [
-        threading.Thread(target=lambda wrapped=wrapped: found.append(wrapped.lock(1)._client))
-        for wrapped in (first, second) * 4
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with running(*(lambda each=each: found.append(each.lock(1)._client) for each in (first, second) * 4)):
+        pass
     assert len(found) == 8
     assert len(set(found)) == 1, "two clients exclude each other even in one thread"
     calls = len(made)

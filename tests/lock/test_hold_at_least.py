@@ -100,24 +100,11 @@ def test_a_release_that_too_few_masters_kept_is_told(
 
 
 @threads_only
-def test_an_acquire_that_is_interrupted_keeps_nothing(client: Client, connect: MakeClient) -> None:
-    admit = client._engine().admit
-
-    def interrupted(*args: Any) -> bool:
-        admit(*args)
-        raise KeyboardInterrupt
-
-    with patch.object(client._engine(), "admit", interrupted), pytest.raises(KeyboardInterrupt):
-        client.lock("x", hold_at_least=8).acquire()
-    assert connect().lock("x").acquire(timeout=2)
-
-
-@threads_only
-def test_a_time_that_ends_in_the_middle_of_the_release_is_over(client: Client, connect: MakeClient) -> None:
+def test_a_time_that_ends_in_the_middle_of_the_release_is_over(client: Client, other: Client) -> None:
     lock = acquired(client, hold_at_least=8)
     with patch("rlock.rules.holds.Hold.rest", side_effect=[0.001, *[0.0] * 9]):
         lock.release()
-    assert connect().lock("x").acquire(timeout=2)
+    assert other.lock("x").acquire(timeout=2)
 
 
 @threads_only
@@ -134,18 +121,21 @@ def test_a_renewal_that_was_under_way_cannot_undo_it(client: Client) -> None:
 
 
 @threads_only
-def test_an_interrupt_before_the_block_keeps_nothing(client: Client, connect: MakeClient) -> None:
-    finish = client._engine().finish
+@pytest.mark.parametrize("behind", ["admit", "finish"])
+def test_an_interrupt_before_the_block_keeps_nothing(client: Client, other: Client, behind: str) -> None:
+    engine: Any = client._engine()
+    genuine, give_back = getattr(engine, behind), engine.give_back
 
-    def interrupted(*args: Any, **options: Any) -> bool:
-        finish(*args, **options)
+    def interrupted(*args: Any, **options: Any) -> None:
+        genuine(*args, **options)
         raise KeyboardInterrupt
 
+    if behind == "finish":  # it came behind that
+        give_back = lambda *_: None  # noqa: E731
     with (
-        patch.object(client._engine(), "finish", interrupted),
-        patch.object(client._engine(), "give_back", lambda *_: None),  # it came behind that
+        patch.multiple(engine, **{behind: interrupted, "give_back": give_back}),
         pytest.raises(KeyboardInterrupt),
         client.lock("x", hold_at_least=8),
     ):
         pass
-    assert connect().lock("x").acquire(timeout=2)
+    assert other.lock("x").acquire(timeout=2)
