@@ -104,17 +104,21 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert set(hearing.inbox.handed_by) == {0}
 
 
-def test_a_command_that_times_out_ends_the_subscription_to_its_master(hearing: Hearing) -> None:
-    """A firewall that dropped the one connection may have dropped the other, which has nothing to send."""
+@pytest.mark.parametrize("cause", ["a command timed out", "another primary"])
+def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing, cause: str) -> None:
+    """A firewall may have dropped both. And nobody publishes on a primary that was replaced."""
     hearing.client.lock("y").acquire()
     hearing.subscribe(hearing.contender, 5.0)
     servers, calls = hearing.subscriptions._connections.servers, hearing.client._engine().masters
     before = [server.connection for server in servers]
     assert None not in before
-    hearing.client._endpoints[0].pause()
-    hearing.client.lock("z").acquire()
-    calls.read_arrived()
-    calls.look(hearing.context.clock() + 60.0)
+    if cause == "another primary":
+        hearing.context.primaries[0] = "the run_id of another server"
+    else:
+        hearing.client._endpoints[0].pause()
+        hearing.client.lock("z").acquire()
+        calls.read_arrived()
+        calls.look(hearing.context.clock() + 60.0)
     hearing.subscriptions._look()
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
         False, True, True
