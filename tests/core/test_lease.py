@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from types import FrameType, SimpleNamespace
@@ -90,9 +91,11 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     assert lease.reason == "evicted"
 
 
-def a_table() -> HoldTable:
-    masters: Any = None
-    return HoldTable(time.monotonic, Runtime(), masters, int)
+NO_MASTERS: Any = None
+
+
+def a_table(clock: Callable[[], float] = time.monotonic, runtime: Any = None) -> HoldTable:
+    return HoldTable(clock, runtime or Runtime(), NO_MASTERS, int)
 
 
 def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
@@ -205,9 +208,8 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         woken: list[bool] = []
         parker = SimpleNamespace(wake=lambda woken=woken: woken.append(True))
         asleep_at, now = 100.0, 100.0 + LINGER_S * hundredth / 100
-        runtime: Any = SimpleNamespace(parker=lambda parker=parker: parker)
-        masters: Any = None
-        dog = Watchdog(HoldTable(partial(float, now), runtime, masters, int), masters)
+        runtime = SimpleNamespace(parker=lambda parker=parker: parker)
+        dog = Watchdog(a_table(partial(float, now), runtime), NO_MASTERS)
         dog._wake_at = asleep_at + LINGER_S
         lease = ClientOptions(ttl).lease(ttl)
         hold = Hold(KEY, LockOptions("x", lease), "me:1", now, token=1)
@@ -255,11 +257,10 @@ def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
 
         def __exit__(self, *_: object) -> None: ...
 
-    masters: Any = None
-    table, hold = HoldTable(lambda: now[0], Runtime(), masters, int), a_hold("x")
+    table, hold = a_table(lambda: now[0]), a_hold("x")
     table.add(hold)
     table.mutex = Mutex()
-    lost = Watchdog(table, masters)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
+    lost = Watchdog(table, NO_MASTERS)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
     assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
 
 
