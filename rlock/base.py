@@ -303,11 +303,8 @@ class BaseLock(Generic[Signal]):
 
     def _holders(self) -> list[Hold]:
         engine = self._client._here()
-        return (
-            []
-            if engine is None
-            else [each for each in engine.holds if each.options.hold_name == self._options.hold_name]
-        )
+        holds = [] if engine is None else engine.holds
+        return [each for each in holds if each.options.hold_name == self._options.hold_name]
 
     def __repr__(self) -> str:
         valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]

@@ -6,9 +6,11 @@ What is added: the referee is told who has the lock; a thread may be kept from r
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rlock._client.connections import Wiring
 from rlock._client.engine import Engine
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
@@ -23,6 +25,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import drift
 
 from .calls import Calls
+from .connections import Connections, endpoints
 from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
 from .referee import valid_for
@@ -80,8 +83,9 @@ class Client(Process, Engine):
         self.kept = (0.0, 0.0)
         #: Only those of its threads that have this in their names; and until when some thread has been kept.
         self.kept_only, self.kept_until = "", 0.0
-        self.calls = Calls(self, self._timeout)
-        self.subscriptions = Subscriptions(self, self._timeout)
+        make = partial(Connections, self)
+        wiring = Wiring(make, endpoints(self), self.context, self._timeout, self.runtime)
+        self.calls, self.subscriptions = Calls(self, wiring), Subscriptions(self, wiring)
         self._compose(self.calls, lambda _: self.subscriptions, lambda *_: Watchdog(self))
         self._threads = 0
         if joined:

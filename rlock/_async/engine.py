@@ -9,6 +9,7 @@ from functools import partial
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.connections import Wiring
 from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
@@ -28,9 +29,9 @@ class Engine(engine.Engine):
         runtime = Runtime()
         masters = [endpoint.label for endpoint in endpoints]
         super().__init__(masters, options, clock, runtime, groups(endpoints))
-        words = Connections, endpoints, self.context, self._timeout, runtime
+        wiring = Wiring(Connections, endpoints, self.context, self._timeout, runtime)
         make_watchdog = partial(Watchdog, release_rest=self._let_go)
-        self._compose(Calls(*words), partial(Subscriptions, *words), make_watchdog)
+        self._compose(Calls(wiring), partial(Subscriptions, wiring), make_watchdog)
         self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 

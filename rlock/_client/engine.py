@@ -10,19 +10,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from .. import events
 from ..clock import Clock
 from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import (
-    KeepUnsure,
-    MasterGuarded,
-    MaxTtlDiffers,
-    PendingEvents,
-    Queued,
-    ReleaseUnsure,
-    emit,
-    log,
-    observed,
-)
+from ..events import PendingEvents, emit, log, observed
 from ..model import LeaseState
 from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
@@ -98,10 +89,10 @@ class Engine(Port):
         if news or observed():
             context, now = self.context, self.clock()
             left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
-            context.pending_events.add(MasterGuarded(context.masters[master], left, reason, news))
+            context.pending_events.add(events.MasterGuarded(context.masters[master], left, reason, news))
 
     def _longer_lease(self, master: int, longest: float, before: float) -> None:
-        self.context.pending_events.add(MaxTtlDiffers(self.context.masters[master], longest, before))
+        self.context.pending_events.add(events.MaxTtlDiffers(self.context.masters[master], longest, before))
 
     def interrupted(self) -> bool:
         """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
@@ -135,10 +126,9 @@ class Engine(Port):
         return Contender(key, options, until, self.clock(), self.holds.beside(key, options))
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        queue, until = self._local_queue, contender.until
-        if queue.join(contender):
+        if self._local_queue.join(contender):
             return True
-        return (yield from queue.wait(contender, until - contender.began_at))
+        return (yield from self._local_queue.wait(contender, contender.until - contender.began_at))
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -190,7 +180,7 @@ class Engine(Port):
         if len(lengths) >= ballot.quorum and observed() and not contender.told_queued:
             # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
             contender.told_queued = True
-            emit(Queued(contender.name, lengths[-ballot.quorum]))
+            emit(events.Queued(contender.name, lengths[-ballot.quorum]))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
@@ -306,7 +296,7 @@ class Engine(Port):
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
         if outcome is Released.UNSURE and not self.holds.closed:
-            unsure = KeepUnsure if (rest := hold.rest(began)) else ReleaseUnsure
+            unsure = events.KeepUnsure if (rest := hold.rest(began)) else events.ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
             done, handed = outcome in (Released.DONE, Released.HANDED), outcome is Released.HANDED

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from .._client import engine
 from .._client.calls import Calls
+from .._client.connections import Wiring
 from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
@@ -38,8 +39,8 @@ class Engine(engine.Engine):
         super().__init__(masters, options, clock, runtime, groups(endpoints))
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
-        words = Connections, endpoints, self.context, self._timeout, runtime
-        self._compose(Calls(*words), partial(Subscriptions, *words), Watchdog)
+        wiring = Wiring(Connections, endpoints, self.context, self._timeout, runtime)
+        self._compose(Calls(wiring), partial(Subscriptions, wiring), Watchdog)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 import rlock
-from rlock import events
+from rlock import Client, events
 from rlock.events import (
     Event,
     Lost,
@@ -24,7 +24,7 @@ from rlock.testing import memory_client
 
 from ..servers import Fleet, raw
 from ..telemetry.happenings import Ledger
-from .conftest import MakeClient, eventually, in_thread, threads_only
+from .conftest import MakeClient, acquired, eventually, in_thread, threads_only
 
 
 def threads() -> set[str]:
@@ -32,8 +32,7 @@ def threads() -> set[str]:
 
 
 @threads_only
-def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_no_thread_is_left_when_nothing_is_held(client: Client) -> None:
     with client.lock("x"):
         assert "rlock-watchdog" in threads()
     assert eventually(lambda: not threads(), within=3.0), threads()
@@ -108,10 +107,8 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
         assert eventually(lambda: not tellers())
 
 
-def test_max_hold_ends_a_hold_that_hangs(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x", ttl=0.6, max_hold=1.0)
-    lock.acquire()
+def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:
+    lock = acquired(client, ttl=0.6, max_hold=1.0)
     time.sleep(0.8)
     lock.check()
     began = time.monotonic()
