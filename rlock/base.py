@@ -17,14 +17,7 @@ from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .events import log
 from .model import AnyLock, LeaseState, ReadWriteLock
 from .procedures.acquire import AT_ONCE, FOR_EVER
-from .rules.options import (
-    DEFAULT_TTL,
-    REDISSON_TTL,
-    ClientOptions,
-    LockOptions,
-    check_callback,
-    from_env,
-)
+from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, check_callback, from_env
 
 if TYPE_CHECKING:
     from ._client.engine import Engine
@@ -303,11 +296,8 @@ class BaseLock(Generic[Signal]):
 
     def _holders(self) -> list[Hold]:
         engine = self._client._here()
-        return (
-            []
-            if engine is None
-            else [each for each in engine.holds if each.options.hold_name == self._options.hold_name]
-        )
+        holds = [] if engine is None else engine.holds
+        return [each for each in holds if each.options.hold_name == self._options.hold_name]
 
     def __repr__(self) -> str:
         valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]

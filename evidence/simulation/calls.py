@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock._client import calls
 from rlock._client.connection import MasterConnection, PendingReply
+from rlock._client.connections import Wiring
 from rlock.model import Code
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import guard_time
 
-from .connections import Connection, Connections, endpoints
+from .connections import Connection, Connections
 
 if TYPE_CHECKING:
     from .client import Client
@@ -30,10 +30,8 @@ class Calls(calls.Calls[Connection]):
 
     _connections: Connections
 
-    def __init__(self, client: Client, request_timeout: float) -> None:
-        context = client.context
-        make = partial(Connections, client)
-        super().__init__(make, endpoints(client), context, request_timeout, client.runtime)
+    def __init__(self, client: Client, wiring: Wiring) -> None:
+        super().__init__(wiring)
         self._client = client
 
     def call(self, request: Request) -> WaitGenerator[Ballot]:

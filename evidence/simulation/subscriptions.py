@@ -6,14 +6,14 @@ that keeps house.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock._client import subscriptions
+from rlock._client.connections import Wiring
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import WaitGenerator, Wake
 
-from .connections import Connection, Connections, endpoints
+from .connections import Connection, Connections
 
 if TYPE_CHECKING:
     from .client import Client
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 class Subscriptions(subscriptions.Subscriptions[Connection]):
     _connections: Connections
 
-    def __init__(self, client: Client, request_timeout: float) -> None:
-        make, pass_on = partial(Connections, client), client.pass_on
-        context, runtime = client.context, client.runtime
-        super().__init__(make, endpoints(client), context, request_timeout, runtime, pass_on)
+    def __init__(self, client: Client, wiring: Wiring) -> None:
+        super().__init__(wiring, client.pass_on)
         self._client = client
 
     @property

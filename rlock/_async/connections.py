@@ -24,7 +24,7 @@ from .._client.reader import AsyncParser
 from .._client.runtime import Waiter
 from .._client.sentinel import AsyncService
 from ..procedures.port import WaitGenerator
-from .runtime import run
+from .runtime import TWO_PASSES, run
 
 
 class StreamConnection(Connection, asyncio.Protocol):
@@ -170,19 +170,13 @@ class Connections(connections.Connections[StreamConnection]):
             while not done() and not self.closed:
                 left = min(until, waiter.deadline) - self._clock()
                 if left <= 0:
-                    # Replies may have arrived while another task kept the loop from running. It finds them in
-                    # its next pass, and reads them in that pass or in the one after it.
-                    yield
-                    yield
+                    yield from TWO_PASSES
                     return
                 woken = yield from parker.park(min(left, self._patience))
                 now = self._clock()
                 if not woken or now >= self._traffic.look_at:
                     self._traffic.look_at = now + self._patience  # one task looks for all
-                    # Another task may have kept the loop from running: the replies that have arrived
-                    # meanwhile must be read before a connection counts as overdue.
-                    yield
-                    yield
+                    yield from TWO_PASSES  # otherwise an unread reply would count as overdue
                     self._traffic.look(now)
         finally:
             self._sleepers.pop(parker, None)

@@ -21,6 +21,12 @@ def _run(generator: WaitGenerator[T]) -> WaitGenerator[T]:
 run = cast("Callable[[WaitGenerator[T]], Awaitable[T]]", _run)
 
 
+#: `yield from` it before the time counts as over: replies may have arrived while another task kept the event
+#: loop from running. The loop finds them in its next pass, and reads them in that one or the next.
+#: uvloop runs timers before it reads, and tasks before the reads of the same pass.
+TWO_PASSES = (None, None)
+
+
 class Parker(runtime.Parker):
     """A future on which one task sleeps.
 
@@ -50,10 +56,7 @@ class Parker(runtime.Parker):
             if timer is not None:
                 timer.cancel()
         if not woken:
-            # Replies that came while another task kept the loop from running must be read first. uvloop runs
-            # timers before it reads, and tasks before the reads of the same iteration.
-            yield
-            yield
+            yield from TWO_PASSES
         return woken
 
 

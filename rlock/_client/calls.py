@@ -8,22 +8,20 @@ replies after the q-th are read when they come.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.port import ClientContext, Masters, Request, WaitGenerator
+from ..procedures.port import Masters, Request, WaitGenerator
 from ..rules import commands
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import L, MasterConnection, PendingCall, PendingReply, would_block
-from .connections import Connections
+from .connections import Wiring
 from .endpoints import ONE_SERVER
 from .pipeline import Pipeline
-from .runtime import Runtime
 
 #: How often a call is sent again after connections broke: the new connection may break as well.
 RESENDS = 2
@@ -32,20 +30,11 @@ RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
 
 
 class Calls(Pipeline[L], Masters):
-    def __init__(
-        self,
-        make_connections: Callable[..., Connections[L]],
-        endpoints: Sequence[Any],
-        context: ClientContext,
-        request_timeout: float,
-        runtime: Runtime,
-    ) -> None:
-        super().__init__(context, request_timeout)
-        self._runtime = runtime
-        self._masters = len(context.masters)
-        self._connections = make_connections(
-            endpoints, context, runtime, self._mutex, self, timeout=request_timeout
-        )
+    def __init__(self, wiring: Wiring) -> None:
+        super().__init__(wiring.context, wiring.timeout)
+        self._runtime = wiring.runtime
+        self._masters = len(wiring.endpoints)
+        self._connections = wiring.connections(wiring, self._mutex, self)
         #: The thread or task that closes the client: no other one may send any more.
         self._closer: object | None = None
 

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import hiredis
 
@@ -32,32 +32,33 @@ DUPLICATE_PAUSE_S = 2.0
 MESSAGE_PATIENCE_S = 1.0
 
 
+class Wiring(NamedTuple):
+    """The means by which the calls and the subscriptions of a client make their connections."""
+
+    connections: Callable[..., Any]  # the driver's class of `Connections`
+    endpoints: Sequence[Any]
+    context: ClientContext
+    timeout: float  # seconds, of a request
+    runtime: Runtime
+
+
 class Connections(ABC, Generic[L]):
     """The connections of one kind. Callers hold ``mutex``, but not for generators and reads."""
 
     gathering = False  #: Commands stay in the backlogs: a thread that is about to run writes them.
 
-    def __init__(
-        self,
-        endpoints: Sequence[Any],
-        context: ClientContext,
-        runtime: Runtime,
-        mutex: Any,
-        traffic: Traffic[L],
-        *,
-        timeout: float,
-        subscriber: bool = False,
-    ) -> None:
+    def __init__(self, wiring: Wiring, mutex: Any, traffic: Traffic[L], *, subscriber: bool = False) -> None:
         self.servers: list[MasterConnection[L]] = [
             MasterConnection(i, one, fault=NO_TLS_YET if one.tls else NOT_CONNECTED)
-            for i, one in enumerate(endpoints)
+            for i, one in enumerate(wiring.endpoints)
         ]
         self.up = 0  # masters with a connection
         self.closed = False
         self.is_new = True  # no call has waited for connections yet
-        self._context = context
+        context = self._context = wiring.context
+        timeout = wiring.timeout
         self._clock = context.clock
-        self._runtime = runtime
+        self._runtime = wiring.runtime
         self._mutex = mutex
         self._traffic = traffic
         #: How long a thread or task waits at a time, before it checks itself what has arrived.

@@ -5,24 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
+from .. import events
 from ..clock import Clock
 from ..errors import NOT_HERE, LeaseLostError, NotHeldError, QuorumUnreachableError, RLockError
-from ..events import (
-    KeepUnsure,
-    MasterGuarded,
-    MaxTtlDiffers,
-    PendingEvents,
-    Queued,
-    ReleaseUnsure,
-    emit,
-    log,
-    observed,
-)
+from ..events import PendingEvents, emit, log, observed
 from ..model import LeaseState
 from ..procedures.acquire import FOR_EVER, acquire
 from ..procedures.contender import Contender, Grant
@@ -40,6 +31,7 @@ from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from .calls import Calls
 from .closing import close
+from .connections import Wiring
 from .hold_table import HELD_OR_SUSPECT, HoldTable
 from .local_queue import LocalQueue
 from .runtime import Runtime
@@ -56,35 +48,33 @@ class Engine(Port):
     watchdog: Watchdog
 
     def __init__(
-        self,
-        masters: Sequence[str],
-        options: ClientOptions,
-        clock: Clock,
-        runtime: Runtime,
-        groups: Mapping[int, int] | None = None,
+        self, endpoints: Sequence[Any], options: ClientOptions, clock: Clock, runtime: Runtime
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
-        guard = Guard(len(masters), options.max_ttl, options.restart_guard)
+        guard = Guard(len(endpoints), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         client_id, wire = os.urandom(8).hex(), WIRES[options.interop]
-        self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups or {})
+        masters = [one.label for one in endpoints]
+        groups = {i: one.replicas for i, one in enumerate(endpoints) if one.replicas is not None}
+        self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups)
         self.runtime = runtime
+        self._endpoints = endpoints
         self._timeout = options.lease(None).request_timeout
 
+    def _wiring(self, connections: Callable[..., Any]) -> Wiring:
+        return Wiring(connections, self._endpoints, self.context, self._timeout, self.runtime)
+
     def _compose(
-        self,
-        masters: Calls[Any],
-        subscriptions: Callable[[Callable[[str, str], object]], Subscriptions[Any]],
-        watchdog: Callable[[HoldTable, Calls[Any]], Watchdog],
+        self, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Callable[..., Watchdog]
     ) -> None:
         self.masters = masters
         self.holds = HoldTable(self.clock, self.runtime, masters, self._holding)
         self.under_way = self.holds.under_way
         self._local_queue = LocalQueue(self.runtime, self.clock, self.holds.mutex)
-        self.notifications = subscriptions(self.pass_on)
+        self.notifications = notifications
         self.watchdog = watchdog(self.holds, masters)
 
     @abstractmethod
@@ -98,10 +88,10 @@ class Engine(Port):
         if news or observed():
             context, now = self.context, self.clock()
             left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
-            context.pending_events.add(MasterGuarded(context.masters[master], left, reason, news))
+            context.pending_events.add(events.MasterGuarded(context.masters[master], left, reason, news))
 
     def _longer_lease(self, master: int, longest: float, before: float) -> None:
-        self.context.pending_events.add(MaxTtlDiffers(self.context.masters[master], longest, before))
+        self.context.pending_events.add(events.MaxTtlDiffers(self.context.masters[master], longest, before))
 
     def interrupted(self) -> bool:
         """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
@@ -135,10 +125,9 @@ class Engine(Port):
         return Contender(key, options, until, self.clock(), self.holds.beside(key, options))
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        queue, until = self._local_queue, contender.until
-        if queue.join(contender):
+        if self._local_queue.join(contender):
             return True
-        return (yield from queue.wait(contender, until - contender.began_at))
+        return (yield from self._local_queue.wait(contender, contender.until - contender.began_at))
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -190,7 +179,7 @@ class Engine(Port):
         if len(lengths) >= ballot.quorum and observed() and not contender.told_queued:
             # First: an interrupt in between may leave the event out, but never counts a waiter for ever.
             contender.told_queued = True
-            emit(Queued(contender.name, lengths[-ballot.quorum]))
+            emit(events.Queued(contender.name, lengths[-ballot.quorum]))
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         if failures == 1 or (failures >= 8 and failures & (failures - 1) == 0):
@@ -306,7 +295,7 @@ class Engine(Port):
             self.watchdog.report_loss(hold, DISOWNED, LeaseEvent.DISOWNED.value)
             raise LeaseLostError(hold.name, DISOWNED)
         if outcome is Released.UNSURE and not self.holds.closed:
-            unsure = KeepUnsure if (rest := hold.rest(began)) else ReleaseUnsure
+            unsure = events.KeepUnsure if (rest := hold.rest(began)) else events.ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
             done, handed = outcome in (Released.DONE, Released.HANDED), outcome is Released.HANDED

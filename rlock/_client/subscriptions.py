@@ -21,15 +21,14 @@ import hiredis
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
 from ..procedures.contender import Contender, Grant
-from ..procedures.port import ClientContext, Notifications, WaitGenerator, Wake
+from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
 from .connection import L, MasterConnection, Traffic
-from .connections import Connections, broken
+from .connections import Connections, Wiring, broken
 from .notifications import Inbox, SubscribeReplies, Subscription
-from .runtime import Runtime
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
@@ -38,17 +37,9 @@ PROBE_LOOKS = 10
 
 
 class Subscriptions(Notifications, Traffic[L]):
-    def __init__(
-        self,
-        make_connections: Callable[..., Connections[L]],
-        endpoints: Sequence[Any],
-        context: ClientContext,
-        request_timeout: float,
-        runtime: Runtime,
-        pass_on: Callable[[str, str], object],
-    ) -> None:
-        self._context = context
-        self._runtime = runtime
+    def __init__(self, wiring: Wiring, pass_on: Callable[[str, str], object]) -> None:
+        self._context = wiring.context
+        self._runtime = wiring.runtime
         self._pass_on = pass_on
         #: Hand-offs to places without a waiter: the lock, and the token of the place.
         self._unclaimed: list[tuple[str, str]] = []
@@ -57,14 +48,12 @@ class Subscriptions(Notifications, Traffic[L]):
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
-        self._replies = SubscribeReplies(request_timeout)
+        self._replies = SubscribeReplies(wiring.timeout)
         #: The kinds of unknown messages of which the log has a line.
         self._logged: set[str] = set()
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
-        self._connections = make_connections(
-            endpoints, context, runtime, self._mutex, self, timeout=request_timeout, subscriber=True
-        )
+        self._connections: Connections[L] = wiring.connections(wiring, self._mutex, self, subscriber=True)
 
     def is_subscribed(self, name: str) -> bool:
         found = self._by_name.get(name)

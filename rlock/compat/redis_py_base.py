@@ -21,11 +21,11 @@ from ..procedures.inspect import locked, unreachable
 from ..procedures.port import Request, WaitGenerator
 from ..recipes.holding import contend
 from ..rules import commands
-from ..rules.holds import Hold, OwnerKey
-from ..rules.lease import LeaseEvent, LockVotes
+from ..rules.holds import Hold, OwnerKey, RenewalState
+from ..rules.lease import Lease, LeaseEvent, LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
-from ..rules.timing import lease_ms
+from ..rules.timing import drift, lease_ms
 
 NOT_OWNED = "Cannot release a lock that's not owned or is already unlocked."
 
@@ -63,6 +63,29 @@ class Owner:
 
     def __init__(self) -> None:
         self.hold = None
+
+
+class Extensions:
+    """The commands that prolong one fixed lease. The mutex of the holds serialises the calls."""
+
+    def __init__(self) -> None:
+        #: Until when the masters were told to keep the lease.
+        self.promised = 0.0
+        #: The ttls of the commands that are under way.
+        self.under_way: list[float] = []
+
+    def promise(self, lease: Lease, now: float, ttl: float) -> float:
+        """The ttl of a command that prolongs the lease to ``ttl`` seconds from now, or longer.
+
+        Never less than an earlier command has, which may arrive first: it would shorten a lease that its
+        owner takes for longer.
+        """
+        self.promised = max(self.promised, lease.valid_until + drift(lease.ttl), now + ttl)
+        return self.promised - now
+
+
+#: By hold, of which locks with one token share one.
+EXTENSIONS: weakref.WeakKeyDictionary[RenewalState, Extensions] = weakref.WeakKeyDictionary()
 
 
 class BaseLock:
@@ -181,6 +204,7 @@ class BaseLock:
     ) -> WaitGenerator[Literal[True]]:
         now, lease = engine.clock(), hold.lease
         engine.holds.hear(hold, now)
+        extensions = EXTENSIONS.setdefault(hold.renewal, Extensions())
         with engine.holds.mutex:
             if hold not in engine.holds:
                 raise NotHeldError(hold.name, engine.holds.holder(hold.name))
@@ -190,7 +214,7 @@ class BaseLock:
             if added:
                 # The lease on the masters is a drift longer than the validity, and may run behind the limit.
                 # Its command was rounded up to a whole millisecond, as this one will be.
-                left = lease.promise(now, 0.0) - 0.001
+                left = extensions.promise(lease, now, 0.0) - 0.001
                 seconds += left if options.max_hold is None else max(options.max_hold - held, left)
             if options.renew or seconds > self.client._options.max_ttl:
                 max_hold = max(options.max_hold or 0.0, held + seconds)
@@ -198,20 +222,19 @@ class BaseLock:
                 if not options.renew:
                     # Its renewals must not shorten it, and have to fit into it: it may be nearly over.
                     ttl = max(options.lease.ttl, self.client._options.ttl)
-                    lease.ttl = lease.promise(now, 0.0 if lease.prolongs else ttl)
+                    lease.ttl = extensions.promise(lease, now, 0.0 if extensions.under_way else ttl)
                 hold.renewal.stopped = None
                 engine.watchdog.watch(hold)
                 return True
-            ttl = lease.promise(now, seconds)
+            ttl = extensions.promise(lease, now, seconds)
             # Those commands may be sent behind this one: then the masters keep the lease no longer.
-            believed = min(ttl, *lease.prolongs) if lease.prolongs else ttl
-            lease.prolongs = (*lease.prolongs, ttl)
+            believed = min([ttl, *extensions.under_way])
+            extensions.under_way.append(ttl)
         try:
             yield from _prolong_gen(engine, hold, now, ttl, believed)
         finally:
             with engine.holds.mutex:
-                at = lease.prolongs.index(ttl)
-                lease.prolongs = lease.prolongs[:at] + lease.prolongs[at + 1 :]
+                extensions.under_way.remove(ttl)
         return True
 
     def _extended(self, doing: str) -> tuple[Engine, Hold]:

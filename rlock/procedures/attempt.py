@@ -89,11 +89,10 @@ def _command(port: Port, contender: Contender, owner: str) -> Command:
     # Otherwise each master that gave a higher token would give another one again, with each attempt.
     token = max(now_us, contender.findings.next_token())
     place = queue_place(contender)
-    if place is None:
-        return commands.acquire(name, owner, lease, fair=fair, token=token, guarded=guarded)
-    place.attempts += 1
-    if contender.stage is Stage.JOINING:
-        place.ticket = now_us
+    if place is not None:
+        place.attempts += 1
+        if contender.stage is Stage.JOINING:
+            place.ticket = now_us
     return commands.acquire(name, owner, lease, place=place, fair=fair, token=token, guarded=guarded)
 
 

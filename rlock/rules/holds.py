@@ -175,7 +175,4 @@ class RenewalSchedule:
         if hold.renewal.due_at in self._due:
             self.remove(hold)
         hold.renewal.due_at = due_at
-        if due_at in self._due:
-            self._due[due_at][hold] = None
-        else:
-            self._due[due_at] = {hold: None}
+        self._due.setdefault(due_at, {})[hold] = None

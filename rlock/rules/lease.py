@@ -11,7 +11,7 @@ from ..model import Code, LeaseState, Vote
 from .keys import HandOff
 from .quorum import Ballot
 from .restart_guard import same_memory
-from .timing import CLAIM_S, drift, heals_until, valid_until
+from .timing import CLAIM_S, heals_until, valid_until
 
 #: Bound once: enum lookup is measurable on this path.
 HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
@@ -39,16 +39,9 @@ TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (SUSPECT, LeaseEvent.DISOWNED): LOST,
     (SUSPECT, LeaseEvent.EXPIRED): LOST,
     (SUSPECT, LeaseEvent.RELEASE): RELEASED,
-    (LOST, LeaseEvent.RENEWED): LOST,
-    (LOST, LeaseEvent.FAILED): LOST,
-    (LOST, LeaseEvent.DISOWNED): LOST,
-    (LOST, LeaseEvent.EXPIRED): LOST,
+    **{(LOST, event): LOST for event in LeaseEvent},
     (LOST, LeaseEvent.RELEASE): RELEASED,
-    (RELEASED, LeaseEvent.RENEWED): RELEASED,
-    (RELEASED, LeaseEvent.FAILED): RELEASED,
-    (RELEASED, LeaseEvent.DISOWNED): RELEASED,
-    (RELEASED, LeaseEvent.EXPIRED): RELEASED,
-    (RELEASED, LeaseEvent.RELEASE): RELEASED,
+    **{(RELEASED, event): RELEASED for event in LeaseEvent},
 }
 
 
@@ -79,7 +72,7 @@ EXPIRED = "its validity ended before a quorum renewed it"
 class Lease:
     """One lease as its holder sees it. Not thread-safe: the mutex of `HoldTable` serialises the events."""
 
-    __slots__ = ("confirmation", "ended_by", "prolongs", "promised", "reason", "state", "ttl", "valid_until")
+    __slots__ = ("confirmation", "ended_by", "reason", "state", "ttl", "valid_until")
 
     def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
@@ -91,10 +84,6 @@ class Lease:
         self.valid_until = valid_until(sent_at, ttl if confirmation is None else min(CLAIM_S, ttl))
         #: The replies that prolong it to its full length, until they do.
         self.confirmation = confirmation
-        #: Until when the masters were told to keep a fixed lease that was prolonged.
-        self.promised = 0.0
-        #: The ttls of the commands that prolong it and are under way.
-        self.prolongs: tuple[float, ...] = ()
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""
@@ -131,15 +120,6 @@ class Lease:
             if self.confirmation is confirmation:
                 self.valid_until = proven if proven > self.valid_until else self.valid_until
                 self.confirmation = None
-
-    def promise(self, now: float, ttl: float) -> float:
-        """The ttl of a command that prolongs a fixed lease to ``ttl`` seconds from now, or longer.
-
-        Never less than an earlier command has, which may arrive first: it would shorten a lease that its
-        owner takes for longer.
-        """
-        self.promised = max(self.promised, self.valid_until + drift(self.ttl), now + ttl)
-        return self.promised - now
 
     def renewed(self, sent_at: float, now: float, ttl: float | None = None) -> LeaseState:
         """Apply a renewal that was sent at ``sent_at`` and granted by a quorum at ``now``."""

@@ -41,17 +41,11 @@ class Step(enum.Enum):
 #: Every stage with the steps that are possible in it.
 STAGES: dict[tuple[Stage, Step], Stage] = {
     (Stage.NEW, Step.SUBSCRIBE): Stage.SUBSCRIBING,
-    (Stage.NEW, Step.GRANT): Stage.HOLDING,
-    (Stage.NEW, Step.WITHDRAW): Stage.NEW,
     (Stage.SUBSCRIBING, Step.CONFIRMED): Stage.JOINING,
-    (Stage.SUBSCRIBING, Step.GRANT): Stage.HOLDING,
-    (Stage.SUBSCRIBING, Step.WITHDRAW): Stage.NEW,
     (Stage.JOINING, Step.TICKET): Stage.WAITING,
-    (Stage.JOINING, Step.GRANT): Stage.HOLDING,
-    (Stage.JOINING, Step.WITHDRAW): Stage.NEW,
-    (Stage.WAITING, Step.GRANT): Stage.HOLDING,
-    (Stage.WAITING, Step.WITHDRAW): Stage.NEW,
-    (Stage.HOLDING, Step.WITHDRAW): Stage.NEW,  # Ctrl-C before the caller learns that it has the lock
+    **{(stage, Step.GRANT): Stage.HOLDING for stage in Stage if stage is not Stage.HOLDING},
+    # Also while it holds: Ctrl-C may come before the caller learns that it has the lock.
+    **{(stage, Step.WITHDRAW): Stage.NEW for stage in Stage},
 }
 
 

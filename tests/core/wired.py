@@ -179,7 +179,7 @@ class WiredCalls(calls.Calls[Connection]):
         guard = Guard(masters, max_ttl, seconds)
         context = ClientContext(names, lambda: self.now, Random(1), guard, groups=groups or {})
         endpoints = [SimpleNamespace(label=name, tls=False) for name in names]
-        super().__init__(Connections, endpoints, context, TIMEOUT_S, Runtime())
+        super().__init__(connections.Wiring(Connections, endpoints, context, TIMEOUT_S, Runtime()))
         self.guard = guard
         self.servers = [Server(i, lambda: self.now, grouped=i in context.groups) for i in range(masters)]
         self._connections.hosts = self.servers

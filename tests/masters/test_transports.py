@@ -65,7 +65,7 @@ ERROR = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PAR
 @pytest.fixture
 def parrot() -> Iterator[str]:
     """A server that answers each command with it."""
-    with server(lambda: ERROR) as place:
+    with server(lambda _: ERROR) as place:
         yield place
 
 
