@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, overload
@@ -142,6 +143,14 @@ class Fleet:
     def resume(self) -> None:
         for master in self:
             master.resume()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
 
     def __len__(self) -> int:
         return len(self.masters)

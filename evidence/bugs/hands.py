@@ -2,64 +2,56 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
-from unittest.mock import patch
 
 from rlock.procedures import transfer
 from rlock.procedures.contender import Grant
 from rlock.rules import scripts
-from rlock.testing.memory.masters import Master, Reply
+from rlock.testing.memory.masters import Master
 
-from .registry import bug, rewrite
-from .rules import model
+from .registry import Patches, bug
 
 _STANDS = "local stands = entry[1] == owner\n"
 
 
 @bug("adopted from anybody", "3.12")
-def adopted_from_anybody(stack: ExitStack) -> None:
+def adopted_from_anybody(patches: Patches) -> None:
     """An adopter replaces the owner token of whoever has the lock by then."""
-    rewrite(stack, scripts.TRANSFER, _STANDS, "local stands = true\npresent = entry[1]\n")
+    patches.script(scripts.TRANSFER, _STANDS, "local stands = true\npresent = entry[1]\n")
 
-    def anybody(
-        genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str
-    ) -> Reply:
+    def adopt(genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str) -> Any:
         waiter, present, owner = words
         held = self._holder(keys[0]) if token and self._fields(keys[0]) == 1 else None
         present = present if held is None else held[0]
-        return genuine(self, keys, lease, count, token and str(10**15 * 8), waiter, present, owner)  # type: ignore[no-any-return]
+        return genuine(self, keys, lease, count, token and str(10**15 * 8), waiter, present, owner)
 
-    model(stack, "_transfer", anybody)
+    patches.wrap(Master, "_transfer", adopt)
 
 
 @bug("adopted by a minority", "3.12")
-def adopted_by_a_minority(stack: ExitStack) -> None:
+def adopted_by_a_minority(patches: Patches) -> None:
     """An adopter takes the word of one master."""
-    taken = transfer.take
 
-    def take(masters: Any, options: Any, handle: Any, owner: str) -> Any:
+    def take(taken: Any, masters: Any, options: Any, handle: Any, owner: str) -> Any:
         grant, verdict, ballot = yield from taken(masters, options, handle, owner)
         if grant is None and ballot.granted:
             grant = Grant(owner, ballot.sent_at, token=handle.token)
         return grant, verdict, ballot
 
-    stack.enter_context(patch.object(transfer, "take", take))
+    patches.wrap(transfer, "take", take)
 
 
 @bug("free lock adopted", "3.12")
-def free_lock_adopted(stack: ExitStack) -> None:
+def free_lock_adopted(patches: Patches) -> None:
     """An adopter takes a lock that nobody holds any more, as an acquire does."""
     old = "if fields == 0 then\n    return {0, '', 0, -2, 0, 0, 0, note, 0}\n"
     new = "if fields == 0 and token ~= '' then\n    fields = redis.call('hset', lock, present, count)\nend\n"
-    rewrite(stack, scripts.TRANSFER, old, new + old)
+    patches.script(scripts.TRANSFER, old, new + old)
 
-    def taken(
-        genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str
-    ) -> Reply:
+    def taken(genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str) -> Any:
         if token and not self._fields(keys[0]):
             self._set(keys[0], words[1], count)
             self._pexpire(keys[0], "1000")
-        return genuine(self, keys, lease, count, token, *words)  # type: ignore[no-any-return]
+        return genuine(self, keys, lease, count, token, *words)
 
-    model(stack, "_transfer", taken)
+    patches.wrap(Master, "_transfer", taken)

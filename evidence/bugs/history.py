@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 from rlock._client import connections, notifications
 from rlock.model import Code
@@ -25,8 +23,7 @@ from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
 from rlock.testing.memory import keyspace, masters
 from rlock.testing.memory.masters import Master, Reply
 
-from .registry import bug, rewrite
-from .rules import model
+from .registry import Patches, bug
 
 # -- the hand-off by messages ------------------------------------------------------------------------------
 
@@ -86,11 +83,10 @@ def claim(
 _agreed: dict[str, int] = {}
 
 
-def _agrees(stack: ExitStack) -> None:
+def _agrees(patches: Patches) -> None:
     """A waiter to which masters gave different tokens agrees on one with them before it claims the lock."""
-    genuine = acquire._sleep
 
-    def sleep(port: Port, contender: Contender, **how: Any) -> Generator[Any, Any, Wake]:
+    def sleep(genuine: Any, port: Port, contender: Contender, **how: Any) -> Generator[Any, Any, Any]:
         wake = yield from genuine(port, contender, **how)
         tokens, place = [each.token for each in contender.findings.handed.values()], contender.place
         if wake is Wake.HANDED and place and tokens and not agreed_on(tokens, port.context.quorum):
@@ -99,14 +95,14 @@ def _agrees(stack: ExitStack) -> None:
             _agreed[place.owner] = token
         return wake
 
-    stack.enter_context(patch.object(acquire, "_sleep", sleep))
+    patches.wrap(acquire, "_sleep", sleep)
 
 
-def _claims(stack: ExitStack, **how: Any) -> None:
-    stack.enter_context(patch.object(acquire, "claim", partial(claim, **how)))
+def _claims(patches: Patches, **how: Any) -> None:
+    patches.set(acquire, "claim", partial(claim, **how))
 
 
-def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
+def _granted(patches: Patches, *, also_agreed: bool) -> None:
     """A YES of the confirmation proves if its token is that of the message, or the agreed one."""
 
     def unbroken(self: Confirmation, master: int) -> bool:
@@ -114,67 +110,66 @@ def _granted(stack: ExitStack, *, also_agreed: bool) -> None:
         agreed = max(message.token for message in self.given.values()) if also_agreed else 0
         return vote is not None and vote.code == Code.YES and vote.token in (self.given[master].token, agreed)
 
-    stack.enter_context(patch.object(Confirmation, "_unbroken", unbroken))
+    patches.set(Confirmation, "_unbroken", unbroken)
 
 
 @bug("lapsed lease is proven", "3.10")
-def lapsed_lease(stack: ExitStack) -> None:
+def lapsed_lease(patches: Patches) -> None:
     """The confirmation was an acquire that proposed the agreed token, and a master that gave it was taken for
     one that had granted nobody else since its message. A stopped holder worked beside a later one."""
-    token_without_lock(stack)  # it hid behind the mend of this one
-    _agrees(stack)
-    _claims(stack, grants=True)
-    _granted(stack, also_agreed=True)
+    token_without_lock(patches)  # it hid behind the mend of this one
+    _agrees(patches)
+    _claims(patches, grants=True)
+    _granted(patches, also_agreed=True)
 
 
 @bug("token of an old message", "3.10")
-def old_token(stack: ExitStack) -> None:
+def old_token(patches: Patches) -> None:
     """A message that was too old for the validity still gave its fencing token. A later holder had a lower
     token than the one before it, and the resource refused the rightful one."""
-    _claims(stack, whole=False)
+    _claims(patches, whole=False)
 
 
 @bug("eviction that comes undone", "3.10")
-def evicted_comes_back(stack: ExitStack) -> None:
+def evicted_comes_back(patches: Patches) -> None:
     """A confirmation that arrived behind the eviction granted the lock anew. The operator had told others
     that it was free."""
-    _claims(stack, grants=True)
-    _granted(stack, also_agreed=False)
+    _claims(patches, grants=True)
+    _granted(patches, also_agreed=False)
 
 
 @bug("confirmation by its hash", "3.10")
-def confirmation_by_hash(stack: ExitStack) -> None:
+def confirmation_by_hash(patches: Patches) -> None:
     """After SCRIPT FLUSH masters answered NOSCRIPT to the confirmation. A holder that was stopped for two
     seconds lost its lease of three."""
-    genuine = commands.confirm
 
-    def by_hash(*words: Any, **how: Any) -> Any:
+    def by_hash(genuine: Any, *words: Any, **how: Any) -> Any:
         command = genuine(*words, **how)
         command.packed = encode(command.by_sha())
         return command
 
-    stack.enter_context(patch.object(commands, "confirm", by_hash))
+    patches.wrap(commands, "confirm", by_hash)
 
 
 @bug("no time for the confirmation", "3.10")
-def impatient_claim(stack: ExitStack) -> None:
+def impatient_claim(patches: Patches) -> None:
     """A grant by messages was taken although its confirmation could not come back in time. Where masters
     answer slowly, but within the time-out, every such hold was lost."""
-    _claims(stack, patient=False)
+    _claims(patches, patient=False)
 
 
 @bug("claim behind a second delivery", "3.10")
-def repeated_claim(stack: ExitStack) -> None:
+def repeated_claim(patches: Patches) -> None:
     """Messages were a grant also behind a round that was sent twice: the second delivery had undone them.
     Two owners had the lock."""
-    _claims(stack, repeated=True)
+    _claims(patches, repeated=True)
 
 
 # -- what one client leaves to others ----------------------------------------------------------------------
 
 
 @bug("failing acquire raises the note", "3.11")
-def noted_by_acquire(stack: ExitStack) -> None:
+def noted_by_acquire(patches: Patches) -> None:
     """An acquire wrote its lease into the note before it was won. One careless process with ttl=86400, which
     failed, stopped the whole fleet for a day."""
 
@@ -184,103 +179,102 @@ def noted_by_acquire(stack: ExitStack) -> None:
             reply[7] = self._note(keys, 3, ms)
         return reply
 
-    model(stack, "_acquire", noted)
+    patches.wrap(Master, "_acquire", noted)
 
 
 @bug("lease without a limit", "3.11")
-def absurd_lease(stack: ExitStack) -> None:
+def absurd_lease(patches: Patches) -> None:
     """ttl=2e13 was accepted, and wrote a note that no other client could read: none of them got a lock any
     more."""
-    noted_by_acquire(stack)
+    noted_by_acquire(patches)
     for module in (options, restart_guard):
-        stack.enter_context(patch.object(module, "MAX_TTL_S", math.inf))
+        patches.set(module, "MAX_TTL_S", math.inf)
     for module in (keyspace, masters):
-        stack.enter_context(patch.object(module, "NOTE", re.compile(r"^(\S*) (\d+) (\d+)$")))
+        patches.set(module, "NOTE", re.compile(r"^(\S*) (\d+) (\d+)$"))
 
 
-def _raises(stack: ExitStack) -> None:
+def _raises(patches: Patches) -> None:
     """An error that comes of what was received is raised out of the call of whoever read it."""
-    fail = connections.Connections.fail
 
-    def raising(self: Any, server: Any, error: BaseException) -> None:
+    def raising(fail: Any, self: Any, server: Any, error: BaseException) -> None:
         fail(self, server, error)
         if isinstance(error, ValueError | TypeError):
             raise error
 
-    stack.enter_context(patch.object(connections.Connections, "fail", raising))
+    patches.wrap(connections.Connections, "fail", raising)
 
 
 @bug("reply that no script gives", "3.11")
-def strict_reply(stack: ExitStack) -> None:
+def strict_reply(patches: Patches) -> None:
     """A reply of another type than expected raised out of the call. A program that answered at the address of
     one master stopped all clients."""
-    genuine = replies._no_vote
 
-    def strict(reply: Any) -> Any:
+    def strict(genuine: Any, reply: Any) -> Any:
         if not isinstance(reply, Exception):
             raise TypeError(f"unexpected reply {reply!r:.40}")
         return genuine(reply)
 
-    _raises(stack)
-    stack.enter_context(patch.object(replies, "_no_vote", strict))
+    _raises(patches)
+    patches.wrap(replies, "_no_vote", strict)
 
 
 @bug("message that is no UTF-8", "3.11")
-def strict_message(stack: ExitStack) -> None:
+def strict_message(patches: Patches) -> None:
     """A stranger's message on the channel raised UnicodeDecodeError out of the acquire of each waiter."""
-    genuine = notifications.Inbox.on_release
 
-    def strict(self: Any, master: int, message: bytes) -> None:
+    def strict(genuine: Any, self: Any, master: int, message: bytes) -> None:
         message.decode()
         genuine(self, master, message)
 
-    _raises(stack)
-    stack.enter_context(patch.object(notifications.Inbox, "on_release", strict))
-    stack.enter_context(patch.object(Wire, "announces", lambda *_: True))
+    _raises(patches)
+    patches.wrap(notifications.Inbox, "on_release", strict)
+    patches.set(Wire, "announces", lambda *_: True)
 
 
 @bug("note from the future", "3.6")
-def future_note(stack: ExitStack) -> None:
+def future_note(patches: Patches) -> None:
     """A master whose clock was ahead when it started, and was set back, kept its note. Every new client had
     to wait for the restart guard, again and again."""
 
-    def kept(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Reply:
+    def kept(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Any:
         note = keyspace.NOTE.match(self.text(keys[0]))
         if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
             return [1, note[0].encode(), 0, 0, self._us]
-        return genuine(self, keys, run_id, memory, *known)  # type: ignore[no-any-return]
+        return genuine(self, keys, run_id, memory, *known)
 
-    model(stack, "_handshake", kept)
+    patches.wrap(Master, "_handshake", kept)
 
 
 # -- what is left behind -----------------------------------------------------------------------------------
 
 
 @bug("release overtakes its acquire", "3.4")
-def overtaken(stack: ExitStack) -> None:
+def overtaken(patches: Patches) -> None:
     """A connection that was given up was not killed. A stopped server ran its acquire behind the release,
     and the lock stood until its lease ended."""
-    genuine = connections.Connections._connect_options
-    forgetful: Any = lambda self, server: genuine(self, server)._replace(kill=[])  # noqa: E731
-    stack.enter_context(patch.object(connections.Connections, "_connect_options", forgetful))
+
+    def forgetful(genuine: Any, self: Any, server: Any) -> Any:
+        return genuine(self, server)._replace(kill=[])
+
+    patches.wrap(connections.Connections, "_connect_options", forgetful)
 
 
 @bug("undo that forgets the unanswered", "3.1")
-def forgetful_undo(stack: ExitStack) -> None:
+def forgetful_undo(patches: Patches) -> None:
     """A lost round was undone on the masters that had granted it, and not on those that answered later. Their
     votes refused others until they expired."""
     sure: Any = lambda self: [i for i, vote in self.votes.items() if vote.code == Code.YES]  # noqa: E731
-    stack.enter_context(patch.object(quorum.Ballot, "maybe_granted", sure))
+    patches.set(quorum.Ballot, "maybe_granted", sure)
 
 
 @bug("healed behind its release", "3.7")
-def healed_after_release(stack: ExitStack) -> None:
+def healed_after_release(patches: Patches) -> None:
     """A healing that ran beside a release put the key back, and nobody released it again."""
-    stack.enter_context(patch.object(renew, "_release_again", lambda *_: None))
+    patches.set(renew, "_release_again", lambda *_: None)
 
 
 @bug("eviction without a ban", "3.7")
-def no_ban(stack: ExitStack) -> None:
+def no_ban(patches: Patches) -> None:
     """An eviction deleted the key only, and the watchdog of the holder put it back."""
 
     def unbanned(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
@@ -289,11 +283,11 @@ def no_ban(stack: ExitStack) -> None:
             self.keys.pop(key, None)
         return reply
 
-    model(stack, "_release", unbanned)
+    patches.wrap(Master, "_release", unbanned)
 
 
 @bug("lease that comes back", "3.5")
-def revived(stack: ExitStack) -> None:
+def revived(patches: Patches) -> None:
     """A renewal that was complete after the end of the lease made it valid again, although another owner had
     had the lock since."""
 
@@ -301,48 +295,46 @@ def revived(stack: ExitStack) -> None:
         self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
         return self.on(lease.LeaseEvent.RENEWED)
 
-    stack.enter_context(patch.object(lease.Lease, "renewed", renewed))
+    patches.set(lease.Lease, "renewed", renewed)
 
 
 # -- dead owners and evicted ones, tokens that are too low -------------------------------------------------
 
 
 @bug("token of one without the lock", "3.8")
-def token_without_lock(stack: ExitStack) -> None:
+def token_without_lock(patches: Patches) -> None:
     """A fencing token counted also where its owner had no lock. Another owner had got a lower one there
     before, and entered later: the resource took it for an old one."""
     # Visible if the token does not reach a master that has the lock, and the other owner waits for that vote.
-    rewrite(stack, scripts.FENCE, "return {holds and 1 or 0,", "return {1,")
+    patches.script(scripts.FENCE, "return {holds and 1 or 0,", "return {1,")
 
     def counted(genuine: Any, self: Master, *words: Any) -> Reply:
         reply: Reply = genuine(self, *words)
         return [reply[0] or 1, *reply[1:]]
 
-    model(stack, "_fence", counted)
+    patches.wrap(Master, "_fence", counted)
 
 
 @bug("eviction hands to the evicted", "3.7")
-def evicted_is_next(stack: ExitStack) -> None:
+def evicted_is_next(patches: Patches) -> None:
     """The place of an evicted owner came back late, and its eviction handed the lock to that place. The
     operator had told others that it was free."""
-    rewrite(stack, scripts.RELEASE, "if holder == owner then", "if false then")
+    patches.script(scripts.RELEASE, "if holder == owner then", "if false then")
 
-    def own_place(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Reply:
+    def own_place(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Any:
         if len(keys) < 5 or channel == "":
-            return genuine(self, keys, channel, *words)  # type: ignore[no-any-return]
+            return genuine(self, keys, channel, *words)
         reply: Reply = genuine(self, keys, "", *words)
         if reply[0] == 1:
             genuine(self, keys, channel, *words[:3], "", "", words[-2], "")
         return reply
 
-    model(stack, "_release", own_place)
+    patches.wrap(Master, "_release", own_place)
 
 
 @bug("proposal below known tokens", "3.8")
-def low_proposals(stack: ExitStack) -> None:
+def low_proposals(patches: Patches) -> None:
     """An acquire proposed tokens below those that masters had given to it. Each gave another one again, and
     where masters answer slowly a lone waiter never had the time to agree on one."""
-    genuine = commands.undo
-    stack.enter_context(patch.object(contender.Findings, "next_token", lambda _: 0))
-    forgetful: Any = lambda *words, token=0, **how: genuine(*words, **how)  # noqa: E731
-    stack.enter_context(patch.object(commands, "undo", forgetful))
+    patches.set(contender.Findings, "next_token", lambda _: 0)
+    patches.wrap(commands, "undo", lambda genuine, *words, token=0, **how: genuine(*words, **how))

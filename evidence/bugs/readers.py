@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
 from typing import Any
-from unittest.mock import patch
 
 from rlock._client import calls, hold_table
 from rlock._client.watchdog import Watchdog
-from rlock.procedures import acquire, attempt, fencing, inspect
+from rlock.procedures import acquire, attempt, inspect
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master
 from rlock.testing.memory.readers import Readers
 
-from .registry import bug
-from .rules import model
+from .registry import Patches, bug
 
 
 @bug("one expiry for all readers", "3.1")
-def one_expiry(stack: ExitStack) -> None:
+def one_expiry(patches: Patches) -> None:
     """Each reader sets the deadline of all. A dead one kept writers out until the last one ended."""
 
     def add(genuine: Any, self: Master, among: str, owner: str, lease_ms: str) -> None:
@@ -29,27 +26,25 @@ def one_expiry(stack: ExitStack) -> None:
         scores = self.keys[among].scores
         self.keys[among].scores = dict.fromkeys(scores, scores[owner])
 
-    model(stack, "_add_reader", add)
+    patches.wrap(Master, "_add_reader", add)
 
 
 @bug("reader becomes a writer", "3.1")
-def upgrade(stack: ExitStack) -> None:
+def upgrade(patches: Patches) -> None:
     """A reader that asks for the writer gets it within its own lease, beside other readers."""
-    genuine = hold_table.HoldTable.beside
 
-    def beside(self: Any, key: Any, options: Any) -> Any:
+    def beside(genuine: Any, self: Any, key: Any, options: Any) -> Any:
         reader = None if options.shared else self.find(key, hold_name(options.name, shared=True))
         return genuine(self, key, options) if reader is None else reader
 
-    stack.enter_context(patch.object(hold_table.HoldTable, "beside", beside))
+    patches.wrap(hold_table.HoldTable, "beside", beside)
 
 
 @bug("writer by q - 1 refusals", "3.1")
-def few_refusals(stack: ExitStack) -> None:
+def few_refusals(patches: Patches) -> None:
     """A writer wins unless a majority of masters refuses it for their readers."""
-    genuine = calls.Calls.call
 
-    def call(self: Any, request: Any) -> Generator[Any, Any, Any]:
+    def call(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
         ballot = yield from genuine(self, request)
         read = any(vote.holder == READERS for vote in ballot.votes.values())
         writes = request.command.script is scripts.ACQUIRE and not is_shared(request.command.words[-2])
@@ -57,64 +52,58 @@ def few_refusals(stack: ExitStack) -> None:
             ballot.quorum = min(ballot.quorum, ballot.granted)
         return ballot
 
-    stack.enter_context(patch.object(calls.Calls, "call", call))
+    patches.wrap(calls.Calls, "call", call)
 
 
 @bug("reader's token of one master", "3.8")
-def lowest_token(stack: ExitStack) -> None:
+def lowest_token(patches: Patches) -> None:
     """A reader takes the token of any master of its quorum, which may be older than the last writer's."""
-    genuine = fencing.agree
 
-    def agree(
-        masters: Any, options: Any, owner: str, given: Sequence[int], until: float
-    ) -> Generator[Any, Any, int]:
+    def agree(genuine: Any, masters: Any, options: Any, owner: str, *more: Any) -> Generator[Any, Any, Any]:
         if is_shared(owner):
-            return min(given)
-        return (yield from genuine(masters, options, owner, given, until))
+            return min(more[0])
+        return (yield from genuine(masters, options, owner, *more))
 
     for module in (attempt, acquire):
-        stack.enter_context(patch.object(module, "agree", agree))
+        patches.wrap(module, "agree", agree)
 
 
 @bug("writer's validity for its reader", "3.1")
-def validity_of_the_writer(stack: ExitStack) -> None:
+def validity_of_the_writer(patches: Patches) -> None:
     """An owner that read on with a shorter ttl took the writer's validity along, and masters ended its lease
     before. Two owners had the lock, without a fault."""
-    stack.enter_context(patch.object(hold_table, "valid_until", lambda *_: math.inf))
+    patches.set(hold_table, "valid_until", lambda *_: math.inf)
 
 
 @bug("reader of an evicted writer healed", "3.7")
-def own_ban(stack: ExitStack) -> None:
+def own_ban(patches: Patches) -> None:
     """An eviction banned the owner token of the writer alone. If its release heard no answers, or came in a
     signal handler, its reader was put back. The operator had told others that the lock was free."""
-    stack.enter_context(
-        patch.object(commands, "evicted", lambda name, owner: own_key(f"evicted:{owner}", name))
-    )
+    patches.set(commands, "evicted", lambda name, owner: own_key(f"evicted:{owner}", name))
 
 
 @bug("evicted writer reads on", "3.7")
-def evicted_reads_on(stack: ExitStack) -> None:
+def evicted_reads_on(patches: Patches) -> None:
     """The same where a quorum had answered the release that it does not know the writer."""
-    own_ban(stack)  # it hid behind the mend of this one
-    genuine = Watchdog.read_on
+    own_ban(patches)  # it hid behind the mend of this one
 
-    def read_on(self: Any, writer: Any) -> None:
+    def read_on(genuine: Any, self: Any, writer: Any) -> None:
         if writer.read_since == -math.inf:
             writer.read_since = math.inf
         genuine(self, writer)
 
-    stack.enter_context(patch.object(Watchdog, "read_on", read_on))
+    patches.wrap(Watchdog, "read_on", read_on)
 
 
 @bug("invitations of those who left", "4.4")
-def never_came(stack: ExitStack) -> None:
+def never_came(patches: Patches) -> None:
     """A reader that was invited and gave up still counted. The last one that had come left the lock taken for
     the claim second, and writers waited for nobody."""
-    stack.enter_context(patch.object(Readers, "_came", lambda _self, _lock, found: found))
+    patches.set(Readers, "_came", lambda _self, _lock, found: found)
 
 
 @bug("reader healed over a writer", "3.7")
-def heal_over(stack: ExitStack) -> None:
+def heal_over(patches: Patches) -> None:
     """A master that lacked a reader's key took it back, beside the vote that a writer had there since."""
 
     def readers(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
@@ -127,11 +116,11 @@ def heal_over(stack: ExitStack) -> None:
             self.keys[lock] = entry
         return reply
 
-    model(stack, "_readers", readers)
+    patches.wrap(Master, "_readers", readers)
 
 
 @bug("writer that reads on called free", "1.2")
-def called_free(stack: ExitStack) -> None:
+def called_free(patches: Patches) -> None:
     """While a writer became a reader, a master named the one and a master the other. `locked` counted them as
     two owners without a quorum, and said that nobody had the lock."""
-    stack.enter_context(patch.object(inspect, "writer_identity", lambda owner: owner))
+    patches.set(inspect, "writer_identity", lambda owner: owner)

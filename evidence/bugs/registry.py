@@ -5,11 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 from rlock.rules import scripts
 
-Switch = Callable[[ExitStack], None]
+
+class Patches(ExitStack):
+    """Changes of rlock, until the end of a block."""
+
+    def set(self, owner: Any, name: str, value: object) -> None:
+        self.enter_context(patch.object(owner, name, value))
+
+    def wrap(self, owner: Any, name: str, changed: Callable[..., Any]) -> None:
+        """Change a function or a method; ``changed`` gets the genuine one first."""
+        genuine = getattr(owner, name)
+        self.set(owner, name, lambda *args, **how: changed(genuine, *args, **how))
+
+    def script(self, script: scripts.Script, old: str, new: str) -> None:
+        """Change a script of real masters. Those in memory read no Lua: they are changed beside it."""
+        if old not in script.source:
+            raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
+        changed = scripts.Script(script.name, script.source.replace(old, new, 1))
+        for field in ("source", "sha"):
+            self.enter_context(patch.dict(script.__dict__, {field: getattr(changed, field)}))
+
+
+Switch = Callable[[Patches], None]
 
 
 @dataclass(frozen=True)
@@ -38,20 +60,11 @@ def bug(name: str, rule: str) -> Callable[[Switch], Switch]:
 @contextmanager
 def broken(name: str) -> Iterator[None]:
     """Have a bug until the end of the block."""
-    with ExitStack() as stack:
-        BUGS[name].switch(stack)
+    with Patches() as patches:
+        BUGS[name].switch(patches)
         yield
 
 
 def commit(name: str) -> None:
     """Have a bug for as long as the process lives."""
-    BUGS[name].switch(ExitStack())
-
-
-def rewrite(stack: ExitStack, script: scripts.Script, old: str, new: str) -> None:
-    """Change a script of real masters. Those in memory read no Lua: they are changed beside it."""
-    if old not in script.source:
-        raise AssertionError(f"{script.name}.lua has changed: {old!r} is not in it any more")
-    changed = scripts.Script(script.name, script.source.replace(old, new, 1))
-    for field in ("source", "sha"):
-        stack.enter_context(patch.dict(script.__dict__, {field: getattr(changed, field)}))
+    BUGS[name].switch(Patches())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,22 @@ def left(masters: Iterable[Any]) -> list[str]:
             keys = [key for key in list(master._keys.keys) if master._keys.look(key)]
         found += [key for key in keys if key != NOTE and not key.endswith(":fence")]
     return found
+
+
+def wait_until(done: Callable[[], object], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not done() and time.monotonic() < until:
+        time.sleep(0.0005)
+
+
+def entering(lock: AbstractContextManager[object]) -> Call:
+    """A call that enters a block and leaves it."""
+
+    def work() -> None:
+        with lock:
+            pass
+
+    return work
 
 
 def disagree(masters: MemoryMasters, owner: str) -> list[str]:
@@ -99,20 +115,12 @@ def release(scene: Scene) -> Iterator[Call]:
 
 
 def with_block(scene: Scene) -> Iterator[Call]:
-    def work() -> None:
-        with scene.lock:
-            pass
-
-    yield work
+    yield entering(scene.lock)
 
 
 def nested(scene: Scene) -> Iterator[Call]:
-    def work() -> None:
-        with scene.lock:
-            pass
-
     with scene.lock:
-        yield work
+        yield entering(scene.lock)
         if scene.lock.hold_count == 2:  # between the acquire and the block, as with any lock
             scene.lock.release()
 
@@ -131,9 +139,7 @@ def hand_over(scene: Scene) -> Iterator[Call]:
     scene.lock.acquire()
     scene.holder(scene.client, 0.0, wait=False)
     notifications = scene.client._engine().notifications
-    until = time.monotonic() + 1.0
-    while not notifications.next_waiter(NAME) and time.monotonic() < until:
-        time.sleep(0.0005)
+    wait_until(lambda: notifications.next_waiter(NAME), 1.0)
     yield scene.lock.release
 
 
@@ -192,24 +198,14 @@ def leader(scene: Scene) -> Iterator[Call]:
 
 def semaphore(scene: Scene) -> Iterator[Call]:
     permits = scene.client.semaphore(NAME, permits=2)
-
-    def work() -> None:
-        with permits:
-            pass
-
-    yield work
+    yield entering(permits)
     while permits.permit is not None:
         permits.release()
 
 
 def several(scene: Scene) -> Iterator[Call]:
     names = scene.client.locks([NAME, "y", "z"])
-
-    def work() -> None:
-        with names:
-            pass
-
-    yield work
+    yield entering(names)
     for name in names.names:
         if scene.client.lock(name).hold_count:
             scene.client.lock(name).release()
@@ -252,9 +248,7 @@ def adopt(scene: Scene) -> Iterator[Call]:
         time.sleep(0.001)
     else:
         raise AssertionError(f"an owner whom nobody knows keeps it: {reason}")
-    until = time.monotonic() + LEASE_S
-    while not scene.lock.hold_count and left(scene.masters) and time.monotonic() < until:
-        time.sleep(0.005)
+    wait_until(lambda: scene.lock.hold_count or not left(scene.masters), LEASE_S)
 
 
 def reader(
@@ -282,16 +276,14 @@ def write(scene: Scene, *, reads: bool, reader: bool = False) -> Iterator[Call]:
     if reads:
         lock.reader.acquire()
     for client in (scene.client, scene.other):
-        scene.start(partial(_read, client))
-    until = time.monotonic() + 1.0
-    while scene.client.status(NAME).queue_length < 2 and time.monotonic() < until:
-        time.sleep(0.0005)
+        scene.start(partial(_try, client.read_write_lock(NAME).reader))
+    wait_until(lambda: scene.client.status(NAME).queue_length == 2, 1.0)
     scene.lock = lock.reader if reader else lock.writer
     yield lock.writer.release
 
 
-def _read(client: rlock.Client) -> None:
-    with suppress(rlock.RLockError), client.read_write_lock(NAME).reader:
+def _try(reader: rlock.RLock) -> None:
+    with suppress(rlock.RLockError), reader:
         pass
 
 

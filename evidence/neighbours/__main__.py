@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import logging
 import math
 import mmap
 import statistics
@@ -39,7 +38,7 @@ from tests.lock.conftest import eventually
 
 from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
-from .report import HEAD, Gauges, Row, asked_doctor
+from .report import HEAD, Gauges, Log, Row, asked_doctor
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -124,19 +123,6 @@ class Side:
                 self.errors.append("it does not end")
 
 
-class Log(logging.Handler):
-    """The warnings that name the bad neighbour, and all that is no warning of ours."""
-
-    def __init__(self, label: str) -> None:
-        super().__init__(logging.WARNING)
-        self.label, self.lines = label, list[tuple[float, str]]()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if self.label and self.label in text:
-            self.lines.append((time.monotonic(), text))
-
-
 def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE / 1e6
 
@@ -164,7 +150,6 @@ class Case:
         else:
             proxy = bad.behind_proxy()
         log = Log(bad.label)
-        logging.getLogger("rlock").addHandler(log)
         end = events.observe(Recorder(gauges, LockLabels(None)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
@@ -192,7 +177,7 @@ class Case:
                 side.stop()
         finally:
             end()
-            logging.getLogger("rlock").removeHandler(log)
+            log.close()
             for side in sides:
                 side.ended.set()
             bad.open.close()

@@ -5,7 +5,6 @@ Each client takes and releases a lock of its own twice a second, and holds anoth
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,20 +17,10 @@ from rlock.testing.local.embedded import Master
 from tests.faults.proxy import Proxy
 
 from .faults import replies
+from .report import Log
 
 PAUSE_S = 0.5
 HEAD = ["one master of three", "clients", "connections a second", "log lines a minute", "of each client"]
-
-
-class Lines(logging.Handler):
-    """The number of lines that name a master."""
-
-    def __init__(self, label: str) -> None:
-        super().__init__(logging.INFO)
-        self.label, self.count = label, 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.count += record.levelno >= logging.WARNING and self.label in record.getMessage()
 
 
 def _flap(proxy: Proxy, ended: threading.Event) -> None:
@@ -77,14 +66,13 @@ def measure(fault: str, clients: int, seconds: float) -> list[str]:
             thread.start()
             time.sleep(0.01)
         time.sleep(2.0)
-        lines = Lines(proxy.url)
-        logging.getLogger("rlock").addHandler(lines)
+        log = Log(proxy.url)
         before, began = proxy.accepted, time.monotonic()
         bad = threading.Thread(target=work, args=(proxy, ended))
         bad.start()
         time.sleep(seconds)
-        took, connections, count = time.monotonic() - began, proxy.accepted - before, lines.count
-        logging.getLogger("rlock").removeHandler(lines)
+        took, connections, count = time.monotonic() - began, proxy.accepted - before, len(log.lines)
+        log.close()
         ended.set()
         for thread in (bad, *threads):
             thread.join(30.0)

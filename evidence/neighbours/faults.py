@@ -7,12 +7,13 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from random import Random
 from typing import Any
 from unittest import mock
 
+import hiredis
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -61,20 +62,19 @@ def replies(count: int = 300) -> list[bytes]:
 
 
 @contextmanager
-def server(answer: Callable[[], bytes | Iterator[bytes]]) -> Iterator[str]:
-    """``host:port`` of a server that gives ``answer()`` to each command, or each part of it."""
+def server(answer: Callable[[str], bytes | Iterator[bytes]]) -> Iterator[str]:
+    """``host:port`` of a server that gives ``answer(command)`` to each command, or each part of it."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            try:
+            reader = hiredis.Reader()
+            with suppress(OSError):  # the client has gone
                 while data := self.request.recv(1 << 16):
-                    # A command is an array, which begins a line with a star.
-                    for _ in range(max(1, data.count(b"\r\n*") + 1)):
-                        parts = answer()
+                    reader.feed(data)
+                    while (words := reader.gets()) is not False:
+                        parts = answer(words[0].decode().upper())
                         for part in [parts] if isinstance(parts, bytes) else parts:
                             self.request.sendall(part)
-            except OSError:
-                pass  # the client has gone
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as made:
         made.daemon_threads, made.block_on_close = True, False
@@ -96,9 +96,9 @@ class Neighbour:
         self.url = self.label = self.where = proxy.url
         return proxy
 
-    def any_reply(self) -> Callable[[], bytes]:
+    def any_reply(self) -> Callable[..., bytes]:
         dice = Random(self.seed)
-        return lambda: dice.choice(replies())
+        return lambda *_: dice.choice(replies())
 
     def again_and_again(self, work: Callable[[], object], pause: float) -> None:
         ended = threading.Event()
@@ -159,11 +159,11 @@ def _hangs(bad: Neighbour) -> None:
     bad.url = bad.label = bad.where = "redis://hangs.test:6379"
 
 
-def _master(bad: Neighbour, answer: Callable[[], bytes]) -> None:
+def _master(bad: Neighbour, answer: Callable[[str], bytes]) -> None:
     bad.url = bad.label = bad.where = "redis://" + bad.open.enter_context(server(answer))
 
 
-def _mute() -> bytes:
+def _mute(_: str) -> bytes:
     time.sleep(60.0)
     return b""
 
@@ -173,9 +173,8 @@ def _sentinel(bad: Neighbour) -> None:
     port = bad.direct.rpartition(":")[2].encode()
     words = (b"name", b"m", b"ip", b"127.0.0.1", b"port", port, b"config-epoch", b"7")
     truth = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-    places = [
-        bad.open.enter_context(server(answer)) for answer in (bad.any_reply(), lambda: truth, lambda: truth)
-    ]
+    answers = (bad.any_reply(), lambda _: truth, lambda _: truth)
+    places = [bad.open.enter_context(server(answer)) for answer in answers]
     bad.where = f"redis+sentinel://{','.join(places)}/m"
     bad.url, bad.label = f"redis+sentinel://{','.join(places)}/m?replicas=0", ""
 

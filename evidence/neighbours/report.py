@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +54,24 @@ def _short(text: str) -> str:
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
     text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text).replace("|", "/").replace("`", "'")
     return f"`{text[:LONGEST]}`" if text else "-"
+
+
+class Log(logging.Handler):
+    """The warnings that name a master, with their instants, until it is closed."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(logging.WARNING)
+        self.label, self.lines = label, list[tuple[float, str]]()
+        logging.getLogger("rlock").addHandler(self)
+
+    def close(self) -> None:
+        logging.getLogger("rlock").removeHandler(self)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if self.label and self.label in text:
+            self.lines.append((time.monotonic(), text))
 
 
 class Gauges:

@@ -73,9 +73,9 @@ class Variant:
 
 
 def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
-    stack = contextlib.ExitStack()
-    bugs.rewrite(stack, scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
-    return stack
+    patches = bugs.Patches()
+    patches.script(scripts.HANDSHAKE, "~= 'durable' or not durable then", "~= 'durable' then")
+    return patches
 
 
 #: Of masters that have a vote as soon as they are back; and of masters that are restarted twice.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .groups import Group, Server
@@ -108,12 +107,4 @@ def added_replica(nemesis: Nemesis) -> None:
         group.rejoin(nemesis.dice.choice(group.replicas))
 
 
-FAILOVERS: dict[str, Callable[[Nemesis], None]] = {
-    "promote": promote,
-    "stale primary": stale_primary,
-    "late replica": late_replica,
-    "empty return": empty_return,
-    "fail back": fail_back,
-    "old replica": old_replica,
-    "added replica": added_replica,
-}
+FAILOVERS = (promote, stale_primary, late_replica, empty_return, fail_back, old_replica, added_replica)

@@ -265,7 +265,7 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
     nemesis.later(0.0, lambda: hold_up(nemesis))
 
 
-def restart_from_snapshot(nemesis: Nemesis) -> None:
+def restart_from_a_snapshot(nemesis: Nemesis) -> None:
     """It comes back with what it knew a moment ago."""
     nemesis.play.restarts += 1
     host = nemesis.host()
@@ -351,33 +351,11 @@ def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
 
 
-#: By the names of evidence/simulation/schedules.py.
-ACTS: dict[str, Callable[[Nemesis], None]] = {
-    "cut": cut,
-    "cut messages": cut_messages,
-    "lose answers": lose_answers,
-    "lose commands": lose_commands,
-    "half open": half_open,
-    "silence": silence,
-    "hold up": hold_up,
-    "hold commands": hold_commands,
-    "slow down": slow_down,
-    "stop master": stop_master,
-    "restart": restart,
-    "restart after a grant": restart_after_a_grant,
-    "restart from a snapshot": restart_from_snapshot,
-    "restart several": restart_several,
-    "flush": flush,
-    "flush several": flush_several,
-    "lose the disk": lose_the_disk,
-    "stop client": stop_client,
-    "kill client": kill_client,
-    "die asking": die_asking,
-    "keep from running": keep_from_running,
-    "interrupt": interrupt,
-    "let go": let_go,
-    "newcomer": newcomer,
-    **FAILOVERS,
-    **STRANGERS,
-    **REPEATED,
-}
+_ACTS: tuple[Callable[[Nemesis], None], ...] = (
+    cut, cut_messages, lose_answers, lose_commands, half_open, silence, hold_up, hold_commands, slow_down,
+    stop_master, restart, restart_after_a_grant, restart_from_a_snapshot, restart_several, flush,
+    flush_several, lose_the_disk, stop_client, kill_client, die_asking, keep_from_running, interrupt,
+    let_go, newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
+)  # fmt: skip
+#: A step of evidence/simulation/schedules.py is called as its function here.
+ACTS = {act.__name__.replace("_", " "): act for act in _ACTS}

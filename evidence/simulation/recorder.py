@@ -55,7 +55,6 @@ class Recorder:
     """All traces of one world. ``longest``: the age in ms up to which notes are compared."""
 
     def __init__(self, hosts: Sequence[Host], names: Sequence[str], lease: int) -> None:
-        self._hosts = hosts
         self._longest = lease + 1
         self.traces = {name: Trace(name, lease, hosts[0].ticks) for name in names}
         for host in hosts:

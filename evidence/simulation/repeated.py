@@ -287,15 +287,7 @@ def late_healers(nemesis: Nemesis) -> None:
     behind_each(nemesis, "absent", dice.choice((0.5, 1.0)), hold_up)
 
 
-REPEATED: dict[str, Callable[[Nemesis], None]] = {
-    "late commands": late_commands,
-    "late waiters": late_waiters,
-    "overtaken": overtaken,
-    "stray tokens": stray_tokens,
-    "uneven": uneven,
-    "evictions": evictions,
-    "late healers": late_healers,
-    "one fewer": one_fewer,
-    "out of reach": out_of_reach,
-    "broken off": broken_off,
-}
+REPEATED = (
+    late_commands, late_waiters, overtaken, stray_tokens, uneven, evictions, late_healers, one_fewer,
+    out_of_reach, broken_off,
+)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
@@ -20,7 +19,7 @@ RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"
 NONSENSE: tuple[Any, ...] = (None, 7, b"OK", [], [b"x"], [1], [1, None, 0, 0, 0], [99] * 9)
 
 
-def talk_nonsense(nemesis: Nemesis) -> None:
+def nonsense(nemesis: Nemesis) -> None:
     """Another program answers at the address of a master."""
     host = nemesis.host()
     host.nonsense.extend(nemesis.dice.sample(NONSENSE, len(NONSENSE)))
@@ -98,13 +97,4 @@ def careless(nemesis: Nemesis) -> None:
     client.thread().start(client.trying_once(lock, waits_s))
 
 
-STRANGERS: dict[str, Callable[[Nemesis], None]] = {
-    "nonsense": talk_nonsense,
-    "evict": evict,
-    "init": init,
-    "look": look,
-    "flush scripts": flush_scripts,
-    "stranger": stranger,
-    "set a clock back": set_a_clock_back,
-    "careless": careless,
-}
+STRANGERS = (nonsense, evict, init, look, flush_scripts, stranger, set_a_clock_back, careless)

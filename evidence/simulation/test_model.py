@@ -11,6 +11,7 @@ import pytest
 
 from rlock.rules import commands, keys, scripts
 from rlock.rules.command_templates import Command
+from rlock.rules.handles import Handle
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 from rlock.testing.memory.keyspace import MOST, Entry
@@ -201,7 +202,10 @@ def place(random: Random, name: str, owners: Sequence[str]) -> Place:
     return made
 
 
-KINDS = [*4 * ["acquire", "release"], "wait", "renew", "keep", "heal", "heal", "fence", "handshake", "status"]
+KINDS = [
+    *4 * ["acquire", "release"],
+    *("wait", "renew", "keep", "heal", "heal", "fence", "handshake", "status", "confirm", "transfer"),
+]
 
 
 def any_command(random: Random, twins: Twins, owners: Sequence[str]) -> Command:
@@ -248,6 +252,13 @@ def any_command(random: Random, twins: Twins, owners: Sequence[str]) -> Command:
     if kind == "fence":
         above = min(twins.model._last(keys.fence(name))[0] + 1, MOST - 100)
         return commands.fence(name, owner, random.choice((token or TICKET, above)))
+    if kind == "confirm":
+        given = twins.model._last(keys.fence(name))[0]
+        return commands.confirm(name, owner, lease_ms, random.choice((given, given, token)), guarded=guarded)
+    if kind == "transfer" and owners is OWNERS and twins.model.keys.get(name, Entry("hash")).kind == "hash":
+        handle = Handle(name, owner, token, token, random.randrange(1, 4), lease_ms, ())
+        waiter, checked = random.choice(("", where.waiter)), random.random() < 0.5
+        return commands.transfer(handle, owner, random.choice(owners), waiter, checked=checked)
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
         return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
@@ -313,13 +324,16 @@ def test_the_same_commands_have_the_same_replies_keys_and_messages(
             name, reply = command.script.name, twins.run(command)
             if name == "readers":
                 name = command.by_sha()[3 + int(command.by_sha()[2]) + 2]
-            told = reply[1] if name in ("renew", "heal") else reply[:1]
+            told = reply[1] if name in ("renew", "heal", "confirm") else reply[:1]
             codes |= {(name, str(code)) for code in told}
     assert {code for name, code in codes if name == "acquire"} == {"1", "-1", "-2", "-3"}
     assert {code for name, code in codes if name == "release"} == {"1", "0", "-1", "-2"}
     assert {code for name, code in codes if name == "renew"} == {"1", "0", "-1"}
     assert {code for name, code in codes if name == "heal"} - {"0"} == {"2", "1", "-1"}
     assert {code for name, code in codes if name == "fence"} == {"1", "0", "-1"}
+    assert {code for name, code in codes if name == "confirm"} == {"1", "0", "-1"}
+    if owners is OWNERS:
+        assert {code for name, code in codes if name == "transfer"} == {"1", "0", "-1", "-2"}
 
 
 def channels_of(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,27 @@ from .play import play
 from .schedules import drawn
 
 #: A block is a test, so that a slow machine does not run into the time-out of one.
-BLOCKS, SEEDS = 15, 40
+BLOCKS, READING_BLOCKS, SEEDS = 15, 4, 40
+
+
+def seeds(block: int) -> range:
+    first = first_seed() + block * SEEDS
+    return range(first, first + SEEDS)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_promise_is_kept_whatever_goes_wrong(block: int) -> None:
-    first = first_seed() + block * SEEDS
-    for seed in range(first, first + SEEDS):
+    for seed in seeds(block):
         outcome = play(drawn(seed))
         assert outcome.violations == [], f"python -m evidence.hunt --seed {seed}: {outcome}"
+
+
+@pytest.mark.parametrize("block", range(READING_BLOCKS))
+def test_no_writer_is_beside_anybody_whatever_goes_wrong(block: int) -> None:
+    for seed in seeds(block):
+        schedule = drawn(seed)
+        reading = replace(schedule, setup=replace(schedule.setup, keeps=0.0, readers=0.6))
+        assert play(reading).violations == [], f"seed {seed}"
 
 
 def test_each_kind_of_fault_happens_in_some_schedule() -> None:

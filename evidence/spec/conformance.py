@@ -34,17 +34,9 @@ STRIDE = 1_000_000
 EXPLAINED = 5
 #: The bugs of evidence/bugs that a trace can show. The others concern what Trace.tla leaves out.
 SEEN = (
-    "guard off",
-    "guard too short",
-    "note not read",
-    "no note is old",
-    "life not compared",
-    "naive healing",
-    "validity from the end",
-    "quorum N/2",
-    "release without owner check",
-    "no limit to an acquisition",
-)
+    "guard off", "guard too short", "note not read", "no note is old", "life not compared", "naive healing",
+    "validity from the end", "quorum N/2", "release without owner check", "no limit to an acquisition",
+)  # fmt: skip
 FAULTS = '{"flush", "late", "handshake", "older", "remains"}'
 
 
@@ -126,24 +118,14 @@ def explained(trace: Trace) -> Deviation:
 def _followed(traces: Sequence[Trace], *more: str) -> str:
     longs = max(trace.short.count(False) for trace in traces)
     shorts = max(trace.short.count(True) for trace in traces)
+    longest = int(longest_acquisition(OPTIONS.max_ttl) * 1000)
     constants = {
-        "Masters": f"1..{traces[0].masters}",
-        "Clients": f"1..{longs + shorts}",
-        "Short": f"{longs + 1}..{longs + shorts}",
-        "Durable": f"1..{traces[0].masters}",
-        "T": LEASE,
-        "ShortT": SHORT_LEASE,
-        "D": int(longest_acquisition(OPTIONS.max_ttl) * 1000),
-        "ShortD": int(longest_acquisition(OPTIONS.max_ttl) * 1000),
-        "Guard": LEASE,
-        "ShortGuard": LEASE,
-        "Drift": DRIFT,
-        "Losses": 99,
-        "Second": "{}",
-        "Faults": FAULTS,
-        "Broken": "{}",
+        "Masters": f"1..{traces[0].masters}", "Durable": f"1..{traces[0].masters}",
+        "Clients": f"1..{longs + shorts}", "Short": f"{longs + 1}..{longs + shorts}",
+        "T": LEASE, "ShortT": SHORT_LEASE, "D": longest, "ShortD": longest, "Guard": LEASE,
+        "ShortGuard": LEASE, "Drift": DRIFT, "Losses": 99, "Second": "{}", "Faults": FAULTS, "Broken": "{}",
         "Variants": "{}",
-    }
+    }  # fmt: skip
     events = ",\n".join(_sequence(trace, longs) for trace in traces)
     data = [
         "---- MODULE TraceData ----",

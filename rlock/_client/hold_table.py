@@ -48,7 +48,8 @@ class HoldTable:
         self.closer: object = None  # the thread or task that closes the client now
         #: The client, or None after it was collected.
         self.client: Callable[[], object] = lambda: self
-        self.read_on: Callable[[Hold], object] = lambda _: None  # the watchdog's
+        self.read_on: Callable[[Hold], object] = lambda _: None  # the watchdog's, as the next one
+        self.on_empty: Callable[[], object] = lambda: None
         #: As all mutexes of a client: a handler or finalizer may enter it again (`Engine.interrupted`).
         self.mutex: Any = threading.RLock()
         self._masters = masters
@@ -144,6 +145,7 @@ class HoldTable:
         self.schedule.remove(hold)
         if not self._by_owner:
             self._on_change()
+            self.on_empty()
         if hold.writer is not None:
             hold.lease, hold.writer = copy(hold.lease), None
         reader = self.find(hold.owner_key, hold_name(hold.name, shared=True)) if self._by_owner else None

@@ -35,7 +35,7 @@ DISOWNED = (
 
 class Watchdog(ABC):
     def __init__(self, holds: HoldTable, masters: Masters) -> None:
-        self._holds, holds.read_on = holds, self.read_on
+        self._holds, holds.read_on, holds.on_empty = holds, self.read_on, self.rest
         self._masters = masters
         self._schedule = holds.schedule
         self._mutex = holds.mutex
@@ -78,6 +78,12 @@ class Watchdog(ABC):
             self._schedule.end(hold)
         # Not for a little: otherwise acquires would wake it all the time. But a short lease cannot wait.
         if hold.renewal.due_at < self._wake_at - min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4):
+            self._parker.wake()
+
+    def rest(self) -> None:
+        """End in `LINGER_S` unless a hold comes: the last one has gone. With the mutex."""
+        if self._wake_at > self._needed_until:
+            self._needed_until = self._clock() + LINGER_S
             self._parker.wake()
 
     def read_on(self, writer: Hold) -> None:
@@ -131,8 +137,8 @@ class Watchdog(ABC):
         next_due = self._schedule.next_due()
         if self.stopped or (next_due == math.inf and now >= self._needed_until):
             return None
-        # At most `LINGER_S`: otherwise each release would have to wake the watchdog so that it can end.
-        self._wake_at = min(now + LINGER_S, next_due)
+        # At first while it is needed: otherwise each release would have to wake it so that it can end.
+        self._wake_at = min(next_due, self._needed_until if now < self._needed_until else math.inf)
         return []
 
     def _run_gen(self) -> WaitGenerator[None]:

@@ -21,7 +21,7 @@ from ..procedures.inspect import locked, unreachable
 from ..procedures.port import Request, WaitGenerator
 from ..recipes.holding import contend
 from ..rules import commands
-from ..rules.holds import Hold, OwnerKey
+from ..rules.holds import Hold, OwnerKey, RenewalState
 from ..rules.lease import Lease, LeaseEvent, LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
@@ -82,6 +82,10 @@ class Extensions:
         """
         self.promised = max(self.promised, lease.valid_until + drift(lease.ttl), now + ttl)
         return self.promised - now
+
+
+#: By hold, of which locks with one token share one.
+EXTENSIONS: weakref.WeakKeyDictionary[RenewalState, Extensions] = weakref.WeakKeyDictionary()
 
 
 class BaseLock:
@@ -200,7 +204,7 @@ class BaseLock:
     ) -> WaitGenerator[Literal[True]]:
         now, lease = engine.clock(), hold.lease
         engine.holds.hear(hold, now)
-        extensions: Extensions = vars(hold.renewal).setdefault("extensions", Extensions())
+        extensions = EXTENSIONS.setdefault(hold.renewal, Extensions())
         with engine.holds.mutex:
             if hold not in engine.holds:
                 raise NotHeldError(hold.name, engine.holds.holder(hold.name))

@@ -86,11 +86,6 @@ def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(name: str) -
     assert codes <= {0, 130, *exits.TABLE}
 
 
-@pytest.mark.parametrize(("option", "value"), [("-w", "nan"), ("--grace", "-inf")])
-def test_what_is_no_number_of_seconds_is_refused(option: str, value: str) -> None:
-    refused(inside("run", option, value, "job", "true", masters=NOWHERE), 64)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
     refused(inside(name, "--no-such-option"), 64, "--no-such-option", f"`rlock {name} --help`")
@@ -180,6 +175,7 @@ def offered(words: str, masters: Sequence[str] = (), shell: str = "bash") -> set
 def test_commands_options_choices_programs_and_locks_are_completed(masters3: Fleet) -> None:
     assert "_RLOCK_COMPLETE=bash_complete" in inside("completion", "bash").out
     assert offered("") == set(COMMANDS)
+    assert offered("help st") == {"status"}
     assert "--retry-delay" in offered("run --retr")
     assert offered("run --on-lost ") == {"warn", "term", "kill"}
     with library.Client(masters3.urls) as client, client.lock("orders:42"), client.lock("other"):

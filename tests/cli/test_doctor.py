@@ -228,7 +228,7 @@ def test_a_fault_of_one_master_is_found_and_the_printed_command_mends_it(good: F
 
 def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fleet) -> None:
     arrays = b"*900\r\n" + b"*0\r\n" * 900
-    with server(lambda: b"HTTP/1.1 400 Bad Request\r\n\r\n") as web, server(lambda: arrays) as other:
+    with server(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as web, server(lambda _: arrays) as other:
         good[2].pause()
         seen = doctor([f"redis://{other}", f"redis://{web}", good.urls[2]], request_timeout="0.5")
     told = {each["master"]: each for each in seen.of("reachable")}

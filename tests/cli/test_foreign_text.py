@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socketserver
-import threading
 import tracemalloc
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-import hiredis
 import pytest
 
 import rlock
+from evidence.neighbours.faults import server
 from rlock.procedures.port import new_owner
 from rlock.rules import keys
 
@@ -38,55 +35,15 @@ maxmemory_policy:{RUDE}
 """.replace("\n", "\r\n")
 
 
-class Rude(socketserver.ThreadingTCPServer):
+def rude(kind: str) -> AbstractContextManager[str]:
     """``kind``: "errors" and "refusals" for every command; "facts": what it tells of itself is odd."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.kind = kind
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.server_address[1]}"
-
-    def answer(self, command: str) -> bytes:
-        if self.kind == "facts":
-            if command == "INFO":
-                info = _INFO.encode()
-                return b"$%d\r\n%s\r\n" % (len(info), info)
-            if command == "TIME":
-                return b"*2\r\n$10\r\n1795300000\r\n$1\r\n0\r\n"
-            if command == "SCAN":
-                return b"*2\r\n$1\r\n0\r\n*0\r\n"
-        return f"-{'NOPERM' if self.kind == 'refusals' else 'ERR'} {RUDE}\r\n".encode()
-
-
-class _Connection(socketserver.BaseRequestHandler):
-    server: Rude
-
-    def handle(self) -> None:
-        reader = hiredis.Reader()
-        with contextlib.suppress(OSError):
-            while data := self.request.recv(1 << 16):
-                reader.feed(data)
-                while (words := reader.gets()) is not False:
-                    self.request.sendall(self.server.answer(words[0].decode().upper()))
-
-
-@contextmanager
-def rude(kind: str) -> Iterator[str]:
-    """Such a server, while it is needed; its URL."""
-    with Rude(kind) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield server.url
-        finally:
-            server.shutdown()
-            thread.join()
+    known = {
+        "INFO": b"$%d\r\n%s\r\n" % (len(_INFO.encode()), _INFO.encode()),
+        "TIME": b"*2\r\n$10\r\n1795300000\r\n$1\r\n0\r\n",
+        "SCAN": b"*2\r\n$1\r\n0\r\n*0\r\n",
+    }
+    refusal = f"-{'NOPERM' if kind == 'refusals' else 'ERR'} {RUDE}\r\n".encode()
+    return server(lambda command: known.get(command, refusal) if kind == "facts" else refusal)
 
 
 NAME = f"jobs{RUDE}\nrlock: all is well"
@@ -108,10 +65,10 @@ def obeyed(text: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", ["errors", "refusals", "facts"])
 def test_no_answer_of_a_master_reaches_the_terminal_as_more_than_text(kind: str) -> None:
-    with rude(kind) as url:
+    with rude(kind) as place:
         for words in COMMANDS:
             # A log record has to be fit for a terminal, too: only a process of its own prints it.
-            found = (run if words[0] in ("run", "status") else inside)(*words, masters=[url])
+            found = (run if words[0] in ("run", "status") else inside)(*words, masters=[f"redis://{place}"])
             assert obeyed(found.out + found.err) == set(), words
             assert "\nrlock: all is well" not in found.out + found.err, words
             assert found.out or found.err or words[0] == "run", words

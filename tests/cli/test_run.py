@@ -376,10 +376,3 @@ def test_a_command_that_fails_is_told_and_started_again(option: str, told: int, 
     assert leader.stderr is not None
     lines = [leader.stderr.readline() for _ in range(4)]
     assert lines.count("rlock: ended with status 127\n") == told
-
-
-@pytest.mark.parametrize("words", [("-n",), ("-w", "3"), ("--max-hold", "9"), ("--on-lost", "warn")])
-def test_options_that_contradict_it_are_refused(words: tuple[str, ...]) -> None:
-    found = rlock("run", "--leader", *words, "beat", "true", masters=["redis://127.0.0.1:1"])
-    assert found.code == 64
-    assert "--leader" in found.err

@@ -22,8 +22,9 @@ import redis.exceptions
 
 import rlock
 import rlock.asyncio
-from rlock.compat import redis_py
+from rlock.compat import redis_py, redis_py_base
 from rlock.procedures.port import Request, WaitGenerator
+from rlock.rules.holds import Hold
 from rlock.rules.quorum import Ballot
 
 from ..interrupts import every_line
@@ -45,17 +46,8 @@ INI = (
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tests of redis-py, from the package index."""
     folder = tmp_path_factory.mktemp("sdist")
-    fetch = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-binary=:all:",
-        SDIST,
-    ]
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary=:all:")
+    fetch = [sys.executable, "-m", "pip", "download", *options, SDIST]
     fetched = subprocess.run(fetch, cwd=folder, capture_output=True, text=True, timeout=110)
     if fetched.returncode:
         pytest.skip(f"{SDIST} could not be fetched from the package index: {fetched.stderr.strip()[-200:]}")
@@ -105,6 +97,13 @@ def lock(client: rlock.Client, **options: Any) -> redis_py.Lock:
     return made
 
 
+def acquired(client: rlock.Client, **options: Any) -> tuple[redis_py.Lock, Hold]:
+    held = lock(client, **options)
+    held.acquire()
+    (hold,) = client._engine().holds
+    return held, hold
+
+
 def test_one_thread_does_not_enter_twice(client: rlock.Client) -> None:
     with lock(client) as first:
         assert not first.acquire(blocking=False)
@@ -145,9 +144,7 @@ def test_another_lock_of_the_process_releases_by_the_token(client: rlock.Client)
 
 
 def test_a_timeout_over_max_ttl_is_renewed_for_so_long(client: rlock.Client) -> None:
-    held = lock(client, timeout=60)
-    held.acquire()
-    (hold,) = client._engine().holds
+    held, hold = acquired(client, timeout=60)
     assert (hold.options.renew, hold.options.max_hold, hold.lease.ttl) == (True, 60, 2)
     assert held.extend(30)
     assert 80 < (hold.options.max_hold or 0.0) <= 90
@@ -155,9 +152,7 @@ def test_a_timeout_over_max_ttl_is_renewed_for_so_long(client: rlock.Client) -> 
 
 
 def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(client: rlock.Client) -> None:
-    held = lock(client, timeout=4)
-    held.acquire()
-    (hold,) = client._engine().holds
+    held, hold = acquired(client, timeout=4)
     before = hold.lease.valid_until
     assert held.extend(3600)
     # Its renewals must not end before the lease that was promised.
@@ -169,9 +164,7 @@ def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(client: rlock.Cl
 
 
 def test_a_lease_that_is_nearly_over_becomes_a_renewed_one_of_full_length(client: rlock.Client) -> None:
-    held = lock(client, timeout=4)
-    held.acquire()
-    (hold,) = client._engine().holds
+    held, hold = acquired(client, timeout=4)
     hold.lease.valid_until -= 3.5
     assert held.extend(3600)
     assert hold.lease.ttl == 4
@@ -193,10 +186,8 @@ def test_a_renewed_lease_is_not_prolonged_by_the_timeout_of_another_lock(client:
 def test_a_shorter_extension_that_is_sent_late_leaves_no_belief_in_a_longer_one(
     client: rlock.Client, masters1: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = lock(client, timeout=2)
-    held.acquire()
+    held, hold = acquired(client, timeout=2)
     engine = client._engine()
-    (hold,) = engine.holds
     call = engine.masters.call
 
     def late(request: Request) -> WaitGenerator[Ballot]:
@@ -209,17 +200,15 @@ def test_a_shorter_extension_that_is_sent_late_leaves_no_belief_in_a_longer_one(
     with redis.Redis.from_url(masters1.urls[0]) as raw:
         left = engine.holds.remaining(hold)
         assert left * 1000 <= raw.pttl("x") + 1
-    assert vars(hold.renewal)["extensions"].under_way == []
+    assert redis_py_base.EXTENSIONS[hold.renewal].under_way == []
     held.release()
 
 
 def test_extend_reads_the_confirmation_of_a_hand_off_first(
     client: rlock.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = lock(client, timeout=60)
-    held.acquire()
+    held, hold = acquired(client, timeout=60)
     engine = client._engine()
-    (hold,) = engine.holds
     read: list[bool] = []
     ballot = SimpleNamespace(sent_at=engine.clock())
     confirmation = SimpleNamespace(proves=lambda: bool(read), ballot=ballot)
@@ -231,9 +220,7 @@ def test_extend_reads_the_confirmation_of_a_hand_off_first(
 
 
 def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rlock.Client) -> None:
-    held = lock(client, timeout=60)
-    held.acquire()
-    (hold,) = client._engine().holds
+    held, hold = acquired(client, timeout=60)
     for seconds, replaced in ((1, True), (-30, False), (-90, False)):
         assert held.extend(seconds, replace_ttl=replaced)
         assert hold.options.max_hold == 60
@@ -244,9 +231,7 @@ def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rl
 
 
 def test_a_lease_that_is_extended_at_its_end_is_renewed_for_the_ttl(client: rlock.Client) -> None:
-    held = lock(client, timeout=0.4)
-    held.acquire()
-    (hold,) = client._engine().holds
+    held, hold = acquired(client, timeout=0.4)
     assert held.extend(3600)
     assert hold.lease.ttl == pytest.approx(2)
     held.release()
@@ -292,10 +277,8 @@ def test_the_hold_of_a_collected_lock_is_not_renewed(client: rlock.Client) -> No
 
 
 def test_a_lost_hold_of_a_collected_lock_is_dropped(client: rlock.Client) -> None:
-    held = lock(client, timeout=4)
-    held.acquire()
+    held, hold = acquired(client, timeout=4)
     engine = client._engine()
-    (hold,) = engine.holds
     engine.watchdog.report_loss(hold, "a test")
     assert hold in engine.holds, "its owner can still be told"
     del held

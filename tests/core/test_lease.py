@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from types import FrameType, SimpleNamespace
@@ -90,9 +91,11 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
     assert lease.reason == "evicted"
 
 
-def a_table() -> HoldTable:
-    masters: Any = None
-    return HoldTable(time.monotonic, Runtime(), masters, int)
+NO_MASTERS: Any = None
+
+
+def a_table(clock: Callable[[], float] = time.monotonic, runtime: Any = None) -> HoldTable:
+    return HoldTable(clock, runtime or Runtime(), NO_MASTERS, int)
 
 
 def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
@@ -205,15 +208,43 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         woken: list[bool] = []
         parker = SimpleNamespace(wake=lambda woken=woken: woken.append(True))
         asleep_at, now = 100.0, 100.0 + LINGER_S * hundredth / 100
-        runtime: Any = SimpleNamespace(parker=lambda parker=parker: parker)
-        masters: Any = None
-        dog = Watchdog(HoldTable(partial(float, now), runtime, masters, int), masters)
+        runtime = SimpleNamespace(parker=lambda parker=parker: parker)
+        dog = Watchdog(a_table(partial(float, now), runtime), NO_MASTERS)
         dog._wake_at = asleep_at + LINGER_S
         lease = ClientOptions(ttl).lease(ttl)
         hold = Hold(KEY, LockOptions("x", lease), "me:1", now, token=1)
         dog.watch(hold)
         renewed_at = max(now, hold.renewal.due_at) if woken else dog._wake_at
         assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
+
+
+def test_the_watchdog_sleeps_until_a_renewal_is_due_and_ends_soon_behind_the_last_hold() -> None:
+    now, woken = [0.0], []
+    parker = SimpleNamespace(wake=lambda: woken.append(now[0]))
+    runtime: Any = SimpleNamespace(parker=lambda: parker)
+    masters: Any = None
+    table = HoldTable(lambda: now[0], runtime, masters, int)
+    dog, short, long = Watchdog(table, masters), a_hold("short"), a_hold("long")
+    for hold in (short, long):
+        table.add(hold)
+        dog.watch(hold)
+        assert dog._take_due() == []
+        woken.clear()
+        if hold is short:
+            table.remove(short)
+            assert not woken, "a busy lock wakes it at no release"
+    now[0] = FILL_UP_S
+    assert dog._take_due() == [long]
+    dog._schedule.renew(long, now[0])
+    assert dog._take_due() == []
+    assert dog._wake_at == long.renewal.due_at > 3.0
+    now[0] = 1.0
+    table.remove(long)
+    assert woken == [1.0]
+    assert dog._take_due() == []
+    now[0] = dog._wake_at
+    assert now[0] == 1.0 + LINGER_S
+    assert dog._take_due() is None
 
 
 def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
@@ -226,11 +257,10 @@ def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
 
         def __exit__(self, *_: object) -> None: ...
 
-    masters: Any = None
-    table, hold = HoldTable(lambda: now[0], Runtime(), masters, int), a_hold("x")
+    table, hold = a_table(lambda: now[0]), a_hold("x")
     table.add(hold)
     table.mutex = Mutex()
-    lost = Watchdog(table, masters)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
+    lost = Watchdog(table, NO_MASTERS)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
     assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
 
 

@@ -104,17 +104,21 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert set(hearing.inbox.handed_by) == {0}
 
 
-def test_a_command_that_times_out_ends_the_subscription_to_its_master(hearing: Hearing) -> None:
-    """A firewall that dropped the one connection may have dropped the other, which has nothing to send."""
+@pytest.mark.parametrize("cause", ["a command timed out", "another primary"])
+def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing, cause: str) -> None:
+    """A firewall may have dropped both. And nobody publishes on a primary that was replaced."""
     hearing.client.lock("y").acquire()
     hearing.subscribe(hearing.contender, 5.0)
     servers, calls = hearing.subscriptions._connections.servers, hearing.client._engine().masters
     before = [server.connection for server in servers]
     assert None not in before
-    hearing.client._endpoints[0].pause()
-    hearing.client.lock("z").acquire()
-    calls.read_arrived()
-    calls.look(hearing.context.clock() + 60.0)
+    if cause == "another primary":
+        hearing.context.primaries[0] = "the run_id of another server"
+    else:
+        hearing.client._endpoints[0].pause()
+        hearing.client.lock("z").acquire()
+        calls.read_arrived()
+        calls.look(hearing.context.clock() + 60.0)
     hearing.subscriptions._look()
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
         False, True, True
@@ -260,7 +264,8 @@ def client(masters: MemoryMasters) -> Iterator[rlock.Client]:
         yield client
 
 
-def calls_of(client: rlock.Client) -> Any:
+@pytest.fixture
+def calls(client: rlock.Client) -> Any:
     return client._engine().masters
 
 
@@ -290,9 +295,8 @@ def is_woken(call: Any) -> bool:
 
 @pytest.mark.rule("3.4")
 def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
-    client: rlock.Client, masters: MemoryMasters
+    calls: Any, masters: MemoryMasters
 ) -> None:
-    calls = calls_of(client)
     connections = calls._connections
     connections._next = follower(calls, "other")
     connections.gathering, connections._gather_until = True, math.inf
@@ -303,9 +307,8 @@ def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
 
 
-def test_a_confirmation_is_written_at_once(client: rlock.Client, masters: MemoryMasters) -> None:
+def test_a_confirmation_is_written_at_once(calls: Any, masters: MemoryMasters) -> None:
     """Its lease would end after the claim time, because no thread waits for the replies."""
-    calls = calls_of(client)
     connections = calls._connections
     connections._next = follower(calls, "other")
     connections.gathering, connections._gather_until = True, math.inf
@@ -313,9 +316,8 @@ def test_a_confirmation_is_written_at_once(client: rlock.Client, masters: Memory
     assert not is_free(masters, "job")
 
 
-def test_replies_that_have_arrived_are_read_although_another_thread_reads(client: rlock.Client) -> None:
+def test_replies_that_have_arrived_are_read_although_another_thread_reads(calls: Any) -> None:
     """Otherwise a lease behind a hand-off would be told to be lost."""
-    calls = calls_of(client)
     call = asking(calls, "job")
     for fd in calls._connections.by_fd:
         select.select([fd], [], [], 1.0)
@@ -329,8 +331,7 @@ def test_replies_that_have_arrived_are_read_although_another_thread_reads(client
 
 
 @pytest.mark.rule("3.4")
-def test_nothing_is_written_before_the_backlog(client: rlock.Client, masters: MemoryMasters) -> None:
-    calls = calls_of(client)
+def test_nothing_is_written_before_the_backlog(calls: Any, masters: MemoryMasters) -> None:
     connections = calls._connections
     connections.gathering, connections._gather_until = True, math.inf
     asking(calls, "job")
@@ -341,8 +342,7 @@ def test_nothing_is_written_before_the_backlog(client: rlock.Client, masters: Me
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
 
 
-def test_a_thread_that_has_left_is_not_woken_in_place_of_another(client: rlock.Client) -> None:
-    calls = calls_of(client)
+def test_a_thread_that_has_left_is_not_woken_in_place_of_another(calls: Any) -> None:
     connections = calls._connections
     connections._leader = asking(calls, "a")
     late, patient = follower(calls, "b"), follower(calls, "c")
@@ -352,10 +352,9 @@ def test_a_thread_that_has_left_is_not_woken_in_place_of_another(client: rlock.C
 
 
 def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for_all(
-    client: rlock.Client, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
+    calls: Any, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync, "GATHER_S", 60.0)
-    calls = calls_of(client)
     connections = calls._connections
     leader, first, second = asking(calls, "a"), follower(calls, "b"), follower(calls, "c")
     connections._leader = leader
@@ -380,9 +379,8 @@ def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for
 
 @pytest.mark.parametrize("died", [True, False], ids=["it has died", "it is kept from running"])
 def test_a_woken_thread_that_does_not_run_holds_the_others_up_for_a_moment(
-    client: rlock.Client, died: bool
+    client: rlock.Client, calls: Any, died: bool
 ) -> None:
-    calls = calls_of(client)
     connections = calls._connections
     leader, woken = asking(calls, "a"), follower(calls, "b")
     connections._leader = leader

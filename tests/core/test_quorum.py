@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,10 +27,11 @@ NOW = 1000.0
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
 
 
-def ballot_of(votes: tuple[Vote, ...]) -> Ballot:
-    ballot = Ballot(len(votes), Settle.ALL, sent_at=NOW)
+def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballot:
+    ballot = Ballot(len(votes), settle)
     for i, vote in enumerate(votes):
-        ballot.cast(i, vote)
+        if vote is not None:
+            ballot.cast(i, vote)
     return ballot
 
 
@@ -43,7 +45,7 @@ def states(ballot: Ballot) -> list[LostRound]:
 
 
 def all_ballots(kinds: tuple[Vote, ...], masters: int) -> list[Ballot]:
-    return [ballot_of(votes) for votes in itertools.product(kinds, repeat=masters)]
+    return [cast(votes, Settle.ALL) for votes in itertools.product(kinds, repeat=masters)]
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
@@ -69,6 +71,7 @@ def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
         holder = max(named.values(), default=0) >= quorum
         stuck = sum(vote.fault is not None and vote.fault.kind is FaultKind.DENIED for vote in votes)
         eligible = sum(vote.fault is None and not vote.guarded for vote in votes)
+        faults = sum(vote.fault is not None for vote in votes)
         queued = any(vote.code == Code.QUEUED for vote in votes)
         won = sum(vote.code == Code.YES for vote in votes) >= quorum
         for state in states(ballot):
@@ -86,19 +89,14 @@ def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
             elif holder:
                 assert move is Move.SLEEP
             elif eligible < quorum:
-                refused = sum(vote.fault is None for vote in votes) >= quorum
-                first = state.stage is Stage.NEW and refused
+                first = state.stage is Stage.NEW and len(votes) - faults >= quorum
                 assert move is (Move.SUBSCRIBE if first else Move.RETRY)
             elif queued:
                 assert move is Move.SLEEP, "the first in the queue has the lock soon"
-            elif state.stage is Stage.WAITING and max(named.values(), default=0) + _faults(votes) < quorum:
+            elif state.stage is Stage.WAITING and max(named.values(), default=0) + faults < quorum:
                 assert move is Move.SLEEP_BRIEFLY, "asking again would disturb a hand-off"
             else:
                 assert move is Move.BACK_OFF
-
-
-def _faults(votes: list[Vote]) -> int:
-    return sum(vote.fault is not None for vote in votes)
 
 
 def test_each_row_of_the_table_decides_some_ballot() -> None:
@@ -110,7 +108,7 @@ def test_each_row_of_the_table_decides_some_ballot() -> None:
 @pytest.mark.parametrize(("now", "over"), [(NOW - 1e-6, False), (NOW, True), (NOW + 1.0, True)])
 def test_the_time_of_a_contender_is_over_at_its_very_end(now: float, over: bool) -> None:
     contender = Contender(OwnerKey("me", int), LockOptions("x", LeaseOptions(10.0, 0.5)), NOW, NOW - 1.0)
-    contender.findings.note(Verdict.SPLIT, ballot_of((YES, THEIRS, OTHERS)))
+    contender.findings.note(Verdict.SPLIT, cast((YES, THEIRS, OTHERS)))
     assert contender.lost_round(now, nudged=False).time_is_over is over
 
 
@@ -127,21 +125,9 @@ def test_a_contender_can_withdraw_in_each_stage_and_is_new_then(stage: Stage) ->
     assert STAGES[stage, Step.WITHDRAW] is Stage.NEW
 
 
-NO = Vote(Code.FOREIGN, "them:1", 1, 5000)
-FAULT = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "refused"))
-ANSWERS = (YES, NO, FAULT)
-OTHER = Vote(Code.FOREIGN, "other:1", 1, 5000)
+ANSWERS = (YES, THEIRS, DOWN)
 ODD = Vote(Code.NOT_A_LOCK)
 YOUNG_YES = Vote(Code.FAULT, "me:1", fault=Fault(FaultKind.GUARDED, "it restarted"), guarded=True)
-YOUNG_NO = NO._replace(guarded=True)
-
-
-def cast(votes: tuple[Vote | None, ...], settle: Settle = Settle.VERDICT) -> Ballot:
-    ballot = Ballot(len(votes), settle)
-    for i, vote in enumerate(votes):
-        if vote is not None:
-            ballot.cast(i, vote)
-    return ballot
 
 
 @pytest.mark.rule("3.1")
@@ -152,14 +138,14 @@ def test_all_complete_ballots_get_the_verdict_of_their_counts(masters: int) -> N
     A junk key, a fault and a young master are no votes; the refusal of a young master names an owner.
     """
     needed = masters // 2 + 1
-    no_votes = (FAULT, ODD, YOUNG_YES)
-    for votes in itertools.product((YES, NO, OTHER, YOUNG_NO, *no_votes), repeat=masters):
-        named = max(votes.count(NO) + votes.count(YOUNG_NO), votes.count(OTHER))
+    no_votes = (DOWN, ODD, YOUNG_YES)
+    for votes in itertools.product((YES, THEIRS, OTHERS, YOUNG, *no_votes), repeat=masters):
+        named = max(votes.count(THEIRS) + votes.count(YOUNG), votes.count(OTHERS))
         if votes.count(YES) >= needed:
             expected = Verdict.WON
         elif named >= needed:
             expected = Verdict.HELD
-        elif masters - sum(votes.count(vote) for vote in (*no_votes, YOUNG_NO)) >= needed:
+        elif masters - sum(votes.count(vote) for vote in (*no_votes, YOUNG)) >= needed:
             expected = Verdict.SPLIT
         else:
             expected = Verdict.UNREACHABLE
@@ -168,7 +154,7 @@ def test_all_complete_ballots_get_the_verdict_of_their_counts(masters: int) -> N
         assert ballot.judge(now=1.0, valid_until=2.0) is expected, votes
         late = Verdict.TOO_LATE if expected is Verdict.WON else expected
         assert ballot.judge(now=2.0, valid_until=2.0) is late
-        certain = max(votes.count(NO), votes.count(OTHER)) >= needed
+        certain = max(votes.count(THEIRS), votes.count(OTHERS)) >= needed
         assert (ballot.foreign_holder(voters_only=True) is not None) == certain
 
 
@@ -179,8 +165,8 @@ def test_of_a_split_all_contenders_name_one_leader_whoever_counts(masters: int) 
     for holders in itertools.product((*owners, None), repeat=masters):
         leaders = set()
         for me in owners:
-            said = [Vote(Code.YES if one == me else Code.FOREIGN, one) if one else FAULT for one in holders]
-            leaders.add(cast(tuple(said), Settle.HOLDER).leader(frozenset()))
+            said = [Vote(Code.YES if one == me else Code.FOREIGN, one) if one else DOWN for one in holders]
+            leaders.add(cast(said, Settle.HOLDER).leader(frozenset()))
         (leader,) = leaders
         votes = {owner: holders.count(owner) for owner in holders if owner}
         if leader is None:
@@ -189,7 +175,7 @@ def test_of_a_split_all_contenders_name_one_leader_whoever_counts(masters: int) 
         assert votes[leader] == max(votes.values())
         equals = [owner for owner in votes if votes[owner] == votes[leader]]
         assert leader == min(equals, key=lambda owner: owner[-2:]), "the oldest"
-        assert cast(tuple(said), Settle.HOLDER).leader({leader}) != leader, "which did not move"
+        assert cast(said, Settle.HOLDER).leader({leader}) != leader, "which did not move"
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5])
@@ -201,7 +187,7 @@ def test_a_round_settles_exactly_when_no_further_answer_can_change_its_verdict(m
             full = list(votes)
             for i, vote in zip(open_masters, rest, strict=True):
                 full[i] = vote
-            verdict = cast(tuple(full)).judge(now=1.0, valid_until=2.0)
+            verdict = cast(full).judge(now=1.0, valid_until=2.0)
             outcomes.add("refused" if verdict in (Verdict.HELD, Verdict.SPLIT) else verdict)
         assert cast(votes).settled == (len(outcomes) == 1), votes
 
@@ -226,9 +212,9 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
     assert not cast((first, first, first, second, YES)).split()
     # two silent masters, or two dead ones, may have the missing votes of the one who has one
     assert not cast((first, second, None, None, YES)).split()
-    assert not cast((first, second, FAULT, FAULT, YES)).split()
+    assert not cast((first, second, DOWN, DOWN, YES)).split()
     # and so may masters that have lost their memory have had them
-    assert not cast((first, YOUNG_NO, YOUNG_YES, YES, YES)).split()
+    assert not cast((first, YOUNG, YOUNG_YES, YES, YES)).split()
     assert cast((first, second, second, YES, None)).split() is False
     # our own votes are given back: they count for nobody
     assert cast((first, second, YES, YES, YES)).split()
@@ -238,4 +224,4 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
 def test_a_server_under_two_names_spoils_the_count() -> None:
     twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
     assert cast((YES, YES, twin)).duplicated
-    assert not cast((YES, YES, FAULT)).duplicated
+    assert not cast((YES, YES, DOWN)).duplicated

@@ -97,7 +97,7 @@ def test_a_sentinel_whose_name_hangs_costs_an_attempt_a_bounded_time_and_one_thr
 def test_a_master_that_trickles_its_first_reply_costs_an_attempt_a_bounded_time(
     tasks: bool, login: str
 ) -> None:
-    def answer() -> Iterator[bytes]:
+    def answer(_command: str) -> Iterator[bytes]:
         yield b"+"
         for _ in range(100):
             time.sleep(0.1)
@@ -130,7 +130,7 @@ def test_a_password_that_the_sentinels_refuse_is_raised_at_once(refusal: bytes, 
             await client.lock("x").acquire(timeout=30)
 
     login = "" if b"NOAUTH" in refusal else "&sentinel_password=secret-7"
-    with server(lambda: refusal) as place, within(5.0):
+    with server(lambda _: refusal) as place, within(5.0):
         url = f"redis+sentinel://{place}/m?replicas=1{login}"
         with pytest.raises(rlock.OptionsError, match="Sentinels refuse the password") as raised:
             if tasks:

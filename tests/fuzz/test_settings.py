@@ -25,19 +25,8 @@ from .conftest import fuzz, within
 
 #: Passwords: no message may show any part of them.
 HIDDEN = re.compile("hunter2|swordfish|47114711|81581581")
-MARKS = (
-    "",
-    "&",
-    "&",
-    *"/?#@,:;&=%[]\\ \t\n'\"<>|\x00\u2100\udcff",
-    "://",
-    "[x]",
-    "]x[",
-    "@x/",
-    "@/",
-    "/0?a=",
-    "?a=4,",
-)
+SIGNS = "/?#@,:;&=%[]\\ \t\n'\"<>|\x00\u2100\udcff"
+MARKS = ("", "&", "&", *SIGNS, "://", "[x]", "]x[", "@x/", "@/", "/0?a=", "?a=4,")
 PARTS = st.sampled_from(("hunter2", "47114711", "swordfish", "81581581"))
 SECRETS = st.tuples(PARTS, st.sampled_from(MARKS), PARTS).map("".join)
 TEXT = st.text(max_size=20) | st.text("/?#@,:;&=%[]\\ \n\x00\udcff\u2100", max_size=8)
@@ -45,23 +34,15 @@ NUMBER = st.sampled_from(
     ("nan", "-inf", "1e999", "0", "-1", "1.5", "0x1F", "1_0", "9" * 400, "9" * 5000, "\u0663", "5e-324", "")
 ) | st.integers(-(2**70), 2**70).map(str)
 HOST = st.sampled_from(("127.0.0.1:1", "localhost:1", "[::1]:1", "[::1", "a..b", "x" * 300, "h:99999")) | TEXT
-OPTION = st.sampled_from(
-    [
-        *(
-            "db",
-            "socket_timeout",
-            "socket_connect_timeout",
-            "socket_keepalive",
-            "retry_on_timeout",
-            "protocol",
-        ),
-        *("health_check_interval", "client_name", "username", "decode_responses", "encoding"),
-        *("ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_min_version"),
-        *("ssl_ciphers", "ssl_ca_data", "replicas", "max_connections", "timeout", "path", "host", "port"),
-        *("connection_class", "retry", "credential_provider", "socket_type", "socket_read_size"),
-        *("sentinel_password", "sentinel_tls", "encoding_errors", "redis_connect_func", "cache"),
-    ]
-)
+OPTION_NAMES = (
+    "db", "socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry_on_timeout", "protocol",
+    "health_check_interval", "client_name", "username", "decode_responses", "encoding", "ssl_ca_certs",
+    "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_ca_data",
+    "replicas", "max_connections", "timeout", "path", "host", "port", "connection_class", "retry",
+    "credential_provider", "socket_type", "socket_read_size", "sentinel_password", "sentinel_tls",
+    "encoding_errors", "redis_connect_func", "cache",
+)  # fmt: skip
+OPTION = st.sampled_from(OPTION_NAMES)
 OPTIONS = st.lists(
     st.tuples(OPTION | TEXT, NUMBER | TEXT | st.sampled_from(("yes", "no", "None"))), max_size=3
 )
@@ -200,18 +181,8 @@ def test_any_settings_file_is_one_line_of_a_command(
     assert found.code == 0 or found.err.count("\n") == 1, found.err
 
 
-ANY = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | TEXT
-    | st.binary(max_size=5)
-    | st.complex_numbers()
-    | st.fractions()
-    | st.decimals()
-    | st.lists(st.integers(), max_size=2)
-)
+NO_TEXT = (st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.fractions())
+ANY = st.one_of(*NO_TEXT, st.decimals(), TEXT, st.binary(max_size=5), st.lists(st.integers(), max_size=2))
 
 
 @fuzz(300)

@@ -175,6 +175,23 @@ def make_client(request: pytest.FixtureRequest) -> Iterator[MakeClient]:
         client.close()
 
 
+@pytest.fixture
+def connect(urls: list[str], make_client: MakeClient) -> MakeClient:
+    """The same on ``urls``: ``connect(ttl=1.5)``. Each one stands for a process."""
+    return partial(make_client, urls)
+
+
+@pytest.fixture
+def client(connect: MakeClient) -> rlock.Client:
+    return connect()
+
+
+@pytest.fixture
+def other(connect: MakeClient) -> rlock.Client:
+    """As another process."""
+    return connect()
+
+
 _PRELUDE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
@@ -223,6 +240,13 @@ def child() -> Iterator[StartChild]:
         for pipe in (one.process.stdin, one.process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def acquired(client: rlock.Client, **options: Any) -> rlock.RLock:
+    """The lock "x" of the caller, who holds it."""
+    lock = client.lock("x", **options)
+    lock.acquire()
+    return lock
 
 
 def in_thread(work: Callable[[], T]) -> T:

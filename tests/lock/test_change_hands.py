@@ -1,26 +1,32 @@
-"""`detach` and `adopt`: a hold that changes hands."""
+"""`detach` and `adopt`: a hold that changes hands; and the handle, which is a text."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import rlock
+from rlock import Client
+from rlock.procedures import transfer
+from rlock.procedures.port import Request
+from rlock.procedures.transfer import handle_of, mark
+from rlock.rules import commands
+from rlock.rules.handles import NOT_KNOWN, Handle, checksum
+from rlock.rules.keys import owner_token
+from rlock.rules.quorum import Settle
 
 from ..servers import Fleet, raw
-from .conftest import MakeClient, eventually, threads_only
+from .conftest import MakeClient, acquired, eventually, threads_only
 
 EVERY_KIND = True
 
 
-def test_another_client_gets_the_hold_with_its_count_and_token(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x")
-    lock.acquire()
+def test_another_client_gets_the_hold_with_its_count_and_token(client: Client, other: Client) -> None:
+    lock = acquired(client)
     lock.acquire()
     token = lock.fencing_token
     handle = lock.detach(ttl=5)
@@ -39,20 +45,18 @@ def test_another_client_gets_the_hold_with_its_count_and_token(
     client.lock("x").release()
 
 
-def test_the_adopter_renews_it(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls, 1.5), make_client(urls, 1.5)
-    lock = client.lock("x")
-    lock.acquire()
+def test_the_adopter_renews_it(connect: MakeClient) -> None:
+    client, other = connect(1.5), connect(1.5)
+    lock = acquired(client)
     adopted = other.adopt(lock.detach())
     time.sleep(2.0)
     adopted.check()
     adopted.release()
 
 
-def test_nobody_renews_it_in_between(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls, 0.6), make_client(urls, 0.6)
-    lock = client.lock("x")
-    lock.acquire()
+def test_nobody_renews_it_in_between(connect: MakeClient) -> None:
+    client, other = connect(0.6), connect(0.6)
+    lock = acquired(client)
     handle = lock.detach(0.6)
     assert other.lock("x").acquire(timeout=3)
     with pytest.raises(rlock.LeaseLostError, match="has the lock: it adopted the handle before, or acquired"):
@@ -62,8 +66,8 @@ def test_nobody_renews_it_in_between(urls: list[str], make_client: MakeClient) -
         client.adopt(handle)
 
 
-def test_a_lock_that_the_caller_does_not_hold_has_no_handle(urls: list[str], make_client: MakeClient) -> None:
-    lock = make_client(urls).lock("x")
+def test_a_lock_that_the_caller_does_not_hold_has_no_handle(connect: MakeClient) -> None:
+    lock = connect().lock("x")
     with pytest.raises(rlock.NotHeldError):
         lock.detach()
     lock.acquire()
@@ -75,10 +79,9 @@ def test_a_lock_that_the_caller_does_not_hold_has_no_handle(urls: list[str], mak
     lock.release()
 
 
-def test_a_caller_with_a_hold_of_it_adopts_nothing(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls, 0.6)
-    lock = client.lock("x")
-    lock.acquire()
+def test_a_caller_with_a_hold_of_it_adopts_nothing(connect: MakeClient) -> None:
+    client = connect(0.6)
+    lock = acquired(client)
     handle = lock.detach()
     time.sleep(0.7)
     lock.acquire()
@@ -87,10 +90,8 @@ def test_a_caller_with_a_hold_of_it_adopts_nothing(urls: list[str], make_client:
     lock.release()
 
 
-def test_it_outlives_its_client(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x", hold_at_least=2)
-    lock.acquire()
+def test_it_outlives_its_client(client: Client, other: Client) -> None:
+    lock = acquired(client, hold_at_least=2)
     handle = lock.detach()
     client.close()
     adopted = other.adopt(handle, hold_at_least=0, max_hold=5)
@@ -118,20 +119,13 @@ def test_a_handle_of_another_fleet_is_refused(
 @threads_only
 def test_a_failed_adopt_leaves_the_handle_good(masters3: Fleet, make_client: MakeClient) -> None:
     client = make_client(masters3.urls, request_timeout=0.2)
-    lock = client.lock("x")
-    lock.acquire()
+    lock = acquired(client)
     handle = lock.detach(10)
     other = make_client(masters3.urls, request_timeout=0.2)
     with other.lock("y"):
         pass
-    for master in masters3[:2]:
-        master.pause()
-    try:
-        with pytest.raises(rlock.QuorumUnreachableError):
-            other.adopt(handle)
-    finally:
-        for master in masters3[:2]:
-            master.resume()
+    with masters3[:2].paused(), pytest.raises(rlock.QuorumUnreachableError):
+        other.adopt(handle)
     adopted = make_client(masters3.urls).adopt(handle)
     adopted.check()
     adopted.release()
@@ -141,16 +135,9 @@ def test_a_failed_adopt_leaves_the_handle_good(masters3: Fleet, make_client: Mak
 @threads_only
 def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, make_client: MakeClient) -> None:
     client = make_client(masters3.urls, ttl=3, request_timeout=0.2)
-    lock = client.lock("x")
-    lock.acquire()
-    for master in masters3[:2]:
-        master.pause()
-    try:
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lock.detach(10)
-    finally:
-        for master in masters3[:2]:
-            master.resume()
+    lock = acquired(client)
+    with masters3[:2].paused(), pytest.raises(rlock.QuorumUnreachableError):
+        lock.detach(10)
     assert lock.hold_count == 0
     assert make_client(masters3.urls).lock("x").acquire(timeout=2)
 
@@ -160,17 +147,11 @@ def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, make
 def test_a_detach_that_fails_as_its_process_ends_prolongs_no_lease(masters3: Fleet) -> None:
     """A stopped server executes what a client sent before it gave up."""
     client = rlock.Client(masters3.urls, 3, request_timeout=0.2)
-    lock = client.lock("x")
-    lock.acquire()
-    for master in masters3[:2]:
-        master.pause()
-    try:
+    lock = acquired(client)
+    with masters3[:2].paused():
         with pytest.raises(rlock.QuorumUnreachableError):
             lock.detach(10)
         client._engine().abandon()
-    finally:
-        for master in masters3[:2]:
-            master.resume()
     for url in masters3.urls:
         with raw(url) as master:
             assert master.pttl("x") <= 3000
@@ -183,11 +164,148 @@ def test_a_master_that_does_not_answer_an_adopter_follows_later(masters3: Fleet)
         lock = first.lock("x")
         lock.acquire()
         handle = lock.detach(10)
-        masters3[2].pause()
-        try:
+        with masters3[2:].paused():
             adopted = second.adopt(handle)
-        finally:
-            masters3[2].resume()
         with raw(masters3.urls[0]) as one, raw(masters3.urls[2]) as late:
             assert eventually(lambda: late.hkeys("x") == one.hkeys("x"))
         adopted.release()
+
+
+# -- handles: their text, and what masters must have given since for an adopt to be refused
+
+HANDLE = Handle(
+    "orders:42",
+    owner_token("host/12/handle", 1, "0" * 18),
+    1_700_000_000_000_000,
+    1_700_000_000_000_007,
+    2,
+    60_000,
+    ("12ab",) * 5,
+)
+#: Of version 1, which had no mark.
+OLD = (
+    "rlock1:orders%3A42:host%2F12%2FMainThread%3A00000000000170008000000000000000:1700000000000000:2:60000:"
+    "12ab0000-12ab0000--12ab0000-12ab0000"
+)
+
+
+@threads_only
+def test_a_master_that_gave_a_greater_token_since_has_no_vote(client: Client, urls: list[str]) -> None:
+    """A late command of the old holder may bring its key back, when another owner has had the lock."""
+    lock = acquired(client)
+    handle = Handle.parse(lock.detach(10), len(urls))
+    late = handle._replace(token=handle.token - 1, mark=handle.mark - 1)
+    with pytest.raises(rlock.LeaseLostError, match="greater fencing token since"):
+        client.adopt(late.text())
+    adopted = client.adopt(handle.text())
+    adopted.release()
+
+
+@threads_only
+def test_tokens_that_were_given_before_the_detach_do_not_matter(client: Client, urls: list[str]) -> None:
+    """A contender that lost: masters gave it greater tokens, because they had lost the holder's key."""
+    lock = acquired(client)
+    engine = client._engine()
+    greater = commands.fence("x", owner_token("other/1/thread", 1, "0" * 18), lock.fencing_token + 10)
+    engine.perform(engine.masters.call(Request(greater, 1.0, Settle.ALL)))
+    token, handle = lock.fencing_token, lock.detach(10)
+    assert Handle.parse(handle, len(urls)).mark == token + 11
+    lock = client.adopt(handle)
+    assert lock.fencing_token == token
+    lock = client.adopt(lock.detach())
+    assert lock.fencing_token == token
+    lock.release()
+    lock.acquire()
+    assert lock.fencing_token > token + 11
+    lock.release()
+
+
+@threads_only
+def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
+    client: Client, other: Client, urls: list[str]
+) -> None:
+    lock = acquired(client)
+    text = lock.detach(10)
+    handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), vars(transfer)["pause"]
+    begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
+
+    def swap(present: Handle, owner: Handle) -> None:
+        command = commands.transfer(owner, present.owner, owner.owner)
+        engine.perform(engine.masters.call(Request(command, 1.0, Settle.ALL)))
+
+    def gives_it_back(*args: Any) -> Any:
+        swap(begun, handle)
+        return pause(*args)
+
+    swap(handle, begun)
+    with pytest.raises(rlock.QuorumUnreachableError, match="which may still give its vote back"):
+        other.adopt(text)
+    with patch.object(transfer, "pause", gives_it_back):
+        other.adopt(text).release()
+
+
+@threads_only
+def test_a_mark_that_comes_too_late_is_none(client: Client) -> None:
+    lock = acquired(client)
+    engine, hold = client._engine(), lock._hold()
+    assert hold is not None
+    handle = handle_of(engine.context, hold, 5.0)
+    hold.lease.valid_until = engine.clock()
+    assert engine.perform(mark(engine.masters, hold, handle, handle.token + 1)) == handle
+
+
+@threads_only
+def test_the_lease_is_noted_if_it_is_longer_than_all_before(
+    fresh_masters: Callable[..., Fleet], make_client: MakeClient
+) -> None:
+    fleet = fresh_masters(1)
+    client = make_client(fleet.urls, ttl=3, max_ttl=60)
+    lock = acquired(client)
+    handle = lock.detach(50)
+    assert client._engine().context.guard.noted == 50
+    status = client.status("x")
+    assert status.remaining is not None
+    assert 40 < status.remaining <= 50
+    adopted = client.adopt(handle)
+    adopted.release()
+
+
+def test_a_handle_is_a_short_word_of_the_shell() -> None:
+    text = HANDLE.text()
+    assert Handle.parse(f" {text}\n", 5) == HANDLE
+    assert len(text) < 200
+    assert text == text.encode("ascii", "strict").decode()
+    assert not set(text) & set(" \t\n\\'\"$&|;<>()`*?[]#!{}")
+    odd = HANDLE._replace(name="a b:c/d\u20ac$(x)", fleet=(NOT_KNOWN, "0123", NOT_KNOWN))
+    assert Handle.parse(odd.text(), 3) == odd
+
+
+def test_a_handle_of_version_1_is_read() -> None:
+    old = Handle.parse(f"{OLD}:{checksum(OLD)}", 5)
+    assert old.owner == owner_token("host/12/MainThread", 1, "0" * 18)
+    assert old.fleet == ("12ab", "12ab", NOT_KNOWN, "12ab", "12ab")
+    assert old[2:6] == (HANDLE.token, HANDLE.token, 2, 60_000)
+
+
+def test_a_name_that_makes_a_handle_too_long_is_refused_before_the_masters_know(client: Client) -> None:
+    lock = client.lock("x" * 300)
+    lock.acquire()
+    with pytest.raises(rlock.OptionsError, match="a handle has 300 characters at the most: shorten"):
+        lock.detach()
+    lock.check()
+    lock.release()
+    lock = client.lock("x" * 100)
+    lock.acquire()
+    handle = lock.detach()
+    assert len(handle) <= 300
+    client.adopt(handle).release()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "x", HANDLE.text()[:-3], HANDLE.text().replace("42", "43"), OLD, "rlock3:1:2"]
+)
+def test_a_text_that_is_no_handle_is_refused(wrong: str) -> None:
+    with pytest.raises(rlock.OptionsError, match="is no handle of this version: pass on the whole text"):
+        Handle.parse(wrong, 5)
+    with pytest.raises(rlock.OptionsError, match="is no handle"):
+        Handle.parse(wrong.encode(), 5)  # type: ignore[arg-type]

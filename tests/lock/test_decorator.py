@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -16,49 +15,33 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock import OptionsError, locked
+from rlock import Client, OptionsError, locked
 
-from ..servers import Fleet
-from .conftest import MakeClient, in_thread
+from .conftest import eventually, in_thread, running
 
 pytestmark = pytest.mark.kinds("blocking", "memory")
 
 
-@pytest.fixture
-def client(masters3: Fleet, make_client: MakeClient) -> rlock.Client:
-    return make_client(masters3.urls)
-
-
-@pytest.fixture
-def other(masters3: Fleet, make_client: MakeClient) -> rlock.Client:
-    """As another process."""
-    return make_client(masters3.urls)
-
-
-def test_the_body_runs_under_the_lock_and_the_result_is_returned(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client, stranger = make_client(urls), make_client(urls)
-
+def test_the_body_runs_under_the_lock_and_the_result_is_returned(client: Client, other: Client) -> None:
     @rlock.locked(client, "report:{user_id}")
     def report(user_id: int) -> tuple[int, bool, bool, int]:
         """Makes one."""
         lock = report.lock(user_id)
         lock.check()
-        taken = stranger.lock("report:7").acquire(blocking=False)
+        taken = other.lock("report:7").acquire(blocking=False)
         return user_id, lock.is_owned(), taken, lock.fencing_token
 
     user_id, owned, taken, token = report(7)
     assert (user_id, owned, taken) == (7, True, False)
     assert token > 0
     assert not report.lock(7).is_owned()
-    assert stranger.lock("report:7").acquire(blocking=False), "it was not released"
+    assert other.lock("report:7").acquire(blocking=False), "it was not released"
     assert (report.__name__, report.__doc__) == ("report", "Makes one.")
     assert list(inspect.signature(report).parameters) == ["user_id"]
 
 
 def test_a_second_call_is_skipped_and_the_log_says_so(
-    client: rlock.Client, other: rlock.Client, caplog: pytest.LogCaptureFixture
+    client: Client, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = []
 
@@ -77,9 +60,7 @@ def test_a_second_call_is_skipped_and_the_log_says_so(
     assert work() == "done"
 
 
-def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
-    client: rlock.Client, other: rlock.Client
-) -> None:
+def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(client: Client, other: Client) -> None:
     def body(a: int, b: int = 0) -> tuple[str, int, int]:
         return "body", a, b
 
@@ -99,7 +80,7 @@ def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
 
 
 def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
-    client: rlock.Client, other: rlock.Client
+    client: Client, other: Client
 ) -> None:
     @rlock.locked(client, "x", timeout=5)
     def work(fail: bool) -> None:
@@ -116,26 +97,28 @@ def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(
         work(True)
 
 
-def test_the_options_of_the_lock_are_passed_on(client: rlock.Client) -> None:
+def test_the_options_of_the_lock_are_passed_on(client: Client) -> None:
     losses: list[rlock.LeaseLostError] = []
-    told = threading.Event()
 
-    def lost(error: rlock.LeaseLostError) -> None:
-        losses.append(error)
-        told.set()
-
-    @rlock.locked(client, "x", ttl=0.6, renew=False, on_lost=lost)
-    def work() -> float:
-        left: float = work.lock().remaining()
-        assert told.wait(30)
-        return left
+    @rlock.locked(client, "x", ttl=0.6, renew=False, on_lost=losses.append)
+    def work() -> None:
+        assert eventually(lambda: losses, within=30)
 
     with pytest.raises(rlock.LeaseLostError):
         work()
     assert losses[0].name == "x"
 
 
-def test_methods_of_every_kind_can_be_decorated_in_any_order(client: rlock.Client) -> None:
+def test_methods_of_every_kind_can_be_decorated_in_any_order(client: Client) -> None:
+    by_class: Any = rlock.locked(client, "{cls.__name__}:{order}")
+    static: Any = rlock.locked(client, "static:{order}")
+
+    def of_class(cls: type, order: int) -> tuple[str, bool]:
+        return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
+
+    def of_nobody(order: int) -> tuple[str, bool]:
+        return "static", client.lock(f"static:{order}").is_owned()
+
     class Shop:
         def __init__(self, shard: str) -> None:
             self.shard = shard
@@ -144,25 +127,9 @@ def test_methods_of_every_kind_can_be_decorated_in_any_order(client: rlock.Clien
         def method(self, order: int) -> tuple[str, bool]:
             return self.shard, client.lock(f"north:{order}").is_owned()
 
-        @classmethod
-        @rlock.locked(client, "{cls.__name__}:{order}")
-        def inside(cls, order: int) -> tuple[str, bool]:
-            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
-
-        @rlock.locked(client, "{cls.__name__}:{order}")
-        @classmethod
-        def outside(cls, order: int) -> tuple[str, bool]:
-            return cls.__name__, client.lock(f"{cls.__name__}:{order}").is_owned()
-
-        @staticmethod
-        @rlock.locked(client, "static:{order}")
-        def still(order: int) -> tuple[str, bool]:
-            return "static", client.lock(f"static:{order}").is_owned()
-
-        @rlock.locked(client, "static:{order}")
-        @staticmethod
-        def moving(order: int) -> tuple[str, bool]:
-            return "static", client.lock(f"static:{order}").is_owned()
+        inside: Any = classmethod(by_class(of_class))
+        outside = by_class(classmethod(of_class))
+        still, moving = staticmethod(static(of_nobody)), static(staticmethod(of_nobody))
 
     class Sub(Shop): ...
 
@@ -175,7 +142,7 @@ def test_methods_of_every_kind_can_be_decorated_in_any_order(client: rlock.Clien
     assert shop.method.lock(shop, 2).name == "north:2"
 
 
-def test_a_body_that_begins_after_the_release_is_refused(client: rlock.Client) -> None:
+def test_a_body_that_begins_after_the_release_is_refused(client: Client) -> None:
     @contextmanager
     def managed() -> Iterator[None]:
         yield
@@ -299,14 +266,8 @@ def test_a_factory_is_called_at_the_first_use_and_all_functions_share_its_client
 
     first, second = locked(make, "a")(report), locked(make, "b")(report)
     assert not made
-    threads = [
-        threading.Thread(target=lambda wrapped=wrapped: found.append(wrapped.lock(1)._client))
-        for wrapped in (first, second) * 4
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with running(*(lambda each=each: found.append(each.lock(1)._client) for each in (first, second) * 4)):
+        pass
     assert len(found) == 8
     assert len(set(found)) == 1, "two clients exclude each other even in one thread"
     calls = len(made)

@@ -10,17 +10,15 @@ from unittest.mock import patch
 import pytest
 
 import rlock
+from rlock import Client
 from rlock._sync.runtime import run
 from rlock.procedures.renew import renew
 
 from ..servers import Fleet
-from .conftest import MakeClient, threads_only
+from .conftest import MakeClient, acquired, threads_only
 
 
-def test_the_lock_stays_taken_for_everybody_until_the_time_is_over(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_the_lock_stays_taken_for_everybody_until_the_time_is_over(client: Client, other: Client) -> None:
     lock = client.lock("x", hold_at_least=0.7)
     began = time.monotonic()
     lock.acquire()
@@ -35,15 +33,13 @@ def test_the_lock_stays_taken_for_everybody_until_the_time_is_over(
     other.lock("x").release()
 
 
-def test_a_work_that_took_longer_frees_the_lock_at_once(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_a_work_that_took_longer_frees_the_lock_at_once(client: Client) -> None:
     with client.lock("x", hold_at_least=0.05):
         time.sleep(0.06)
     assert not client.lock("x").locked()
 
 
-def test_the_outermost_acquire_decides(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_the_outermost_acquire_decides(client: Client) -> None:
     with client.lock("x"), client.lock("x", hold_at_least=8):
         pass
     assert not client.lock("x").locked()
@@ -55,8 +51,7 @@ def test_the_outermost_acquire_decides(urls: list[str], make_client: MakeClient)
 
 
 @pytest.mark.parametrize("fair", [False, True])
-def test_waiters_get_it_when_the_time_is_over(urls: list[str], make_client: MakeClient, fair: bool) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_waiters_get_it_when_the_time_is_over(client: Client, other: Client, fair: bool) -> None:
     got: list[float] = []
 
     def wait() -> None:
@@ -74,16 +69,14 @@ def test_waiters_get_it_when_the_time_is_over(urls: list[str], make_client: Make
     assert client.status("x").queue_length == 0
 
 
-def test_a_lock_that_its_client_closes_stays_taken(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_a_lock_that_its_client_closes_stays_taken(client: Client, other: Client) -> None:
     client.lock("x", hold_at_least=8).acquire()
     client.close()
     assert other.status("x").hold_count == 0
     assert other.lock("x").locked()
 
 
-def test_a_wrong_time_is_refused(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_a_wrong_time_is_refused(client: Client) -> None:
     for seconds in (-1, float("nan"), "60", True):
         with pytest.raises(rlock.OptionsError, match="hold_at_least must be a finite number"):
             client.lock("x", hold_at_least=seconds)  # type: ignore[arg-type]
@@ -100,47 +93,22 @@ def test_a_release_that_too_few_masters_kept_is_told(
     masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = make_client(masters3.urls, ttl=1.5, request_timeout=0.2)
-    lock = client.lock("x", hold_at_least=8)
-    lock.acquire()
-    for master in masters3[:2]:
-        master.pause()
-    try:
+    lock = acquired(client, hold_at_least=8)
+    with masters3[:2].paused():
         lock.release()
-    finally:
-        for master in masters3[:2]:
-            master.resume()
     assert "fewer than a quorum keeps it after its release: it may be free" in caplog.text
 
 
 @threads_only
-def test_an_acquire_that_is_interrupted_keeps_nothing(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    admit = client._engine().admit
-
-    def interrupted(*args: Any) -> bool:
-        admit(*args)
-        raise KeyboardInterrupt
-
-    with patch.object(client._engine(), "admit", interrupted), pytest.raises(KeyboardInterrupt):
-        client.lock("x", hold_at_least=8).acquire()
-    assert make_client(urls).lock("x").acquire(timeout=2)
-
-
-@threads_only
-def test_a_time_that_ends_in_the_middle_of_the_release_is_over(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
-    lock = client.lock("x", hold_at_least=8)
-    lock.acquire()
+def test_a_time_that_ends_in_the_middle_of_the_release_is_over(client: Client, other: Client) -> None:
+    lock = acquired(client, hold_at_least=8)
     with patch("rlock.rules.holds.Hold.rest", side_effect=[0.001, *[0.0] * 9]):
         lock.release()
-    assert make_client(urls).lock("x").acquire(timeout=2)
+    assert other.lock("x").acquire(timeout=2)
 
 
 @threads_only
-def test_a_renewal_that_was_under_way_cannot_undo_it(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_a_renewal_that_was_under_way_cannot_undo_it(client: Client) -> None:
     lock, engine = client.lock("x", hold_at_least=8), client._engine()
     lock.acquire()
     hold = engine.held("x")
@@ -153,19 +121,21 @@ def test_a_renewal_that_was_under_way_cannot_undo_it(urls: list[str], make_clien
 
 
 @threads_only
-def test_an_interrupt_before_the_block_keeps_nothing(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    finish = client._engine().finish
+@pytest.mark.parametrize("behind", ["admit", "finish"])
+def test_an_interrupt_before_the_block_keeps_nothing(client: Client, other: Client, behind: str) -> None:
+    engine: Any = client._engine()
+    genuine, give_back = getattr(engine, behind), engine.give_back
 
-    def interrupted(*args: Any, **options: Any) -> bool:
-        finish(*args, **options)
+    def interrupted(*args: Any, **options: Any) -> None:
+        genuine(*args, **options)
         raise KeyboardInterrupt
 
+    if behind == "finish":  # it came behind that
+        give_back = lambda *_: None  # noqa: E731
     with (
-        patch.object(client._engine(), "finish", interrupted),
-        patch.object(client._engine(), "give_back", lambda *_: None),  # it came behind that
+        patch.multiple(engine, **{behind: interrupted, "give_back": give_back}),
         pytest.raises(KeyboardInterrupt),
         client.lock("x", hold_at_least=8),
     ):
         pass
-    assert make_client(urls).lock("x").acquire(timeout=2)
+    assert other.lock("x").acquire(timeout=2)

@@ -15,6 +15,7 @@ import pytest
 
 import rlock
 import rlock.asyncio
+from rlock import Client
 from rlock.recipes.leader import Leader
 from rlock.testing import memory_client
 from rlock.testing.memory import MemoryMasters
@@ -40,8 +41,8 @@ def over(leader: Leader, reason: str) -> None:
         leader.wait(10)
 
 
-def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_client: MakeClient) -> None:
-    first, second, seen, other = make_client(urls), make_client(urls), list[Any](), list[Any]()
+def test_the_next_process_leads_when_the_first_one_leaves(connect: MakeClient) -> None:
+    first, second, seen, other = connect(), connect(), list[Any](), list[Any]()
     with told(second, other) as standby:
         assert standby.wait(10)
         with told(first, seen) as leader:
@@ -69,20 +70,19 @@ def test_the_next_process_leads_when_the_first_one_leaves(urls: list[str], make_
         pass
 
 
-def test_a_standby_that_leaves_leaves_nothing_behind(urls: list[str], make_client: MakeClient) -> None:
-    first, second = make_client(urls), make_client(urls)
-    with first.lock("beat"), ThreadPoolExecutor() as threads:
-        with second.leader("beat") as leader:
+def test_a_standby_that_leaves_leaves_nothing_behind(client: Client, other: Client) -> None:
+    with client.lock("beat"), ThreadPoolExecutor() as threads:
+        with other.leader("beat") as leader:
             waiter = threads.submit(over, leader, "block was left")
-            assert eventually(lambda: waiting(first))
+            assert eventually(lambda: waiting(client))
         waiter.result(2)
-        assert eventually(lambda: not waiting(first))
-    assert not second.lock("beat").locked()
+        assert eventually(lambda: not waiting(client))
+    assert not other.lock("beat").locked()
     assert not [thread for thread in threading.enumerate() if thread.name == "rlock-leader"]
 
 
-def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make_client: MakeClient) -> None:
-    first, second, go_on = make_client(urls, ttl=1.0), make_client(urls, ttl=1.0), threading.Event()
+def test_the_lock_is_released_when_on_stopped_has_returned(connect: MakeClient) -> None:
+    first, second, go_on = connect(ttl=1.0), connect(ttl=1.0), threading.Event()
     with first.leader("beat", on_stopped=lambda: go_on.wait(20)) as leader, second.lock("connects it"):
         assert leader.wait(10)
         with second.leader("beat") as standby:
@@ -95,8 +95,8 @@ def test_the_lock_is_released_when_on_stopped_has_returned(urls: list[str], make
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_observer_that_fails_hands_over(urls: list[str], make_client: MakeClient, caplog: Caplog) -> None:
-    first, second, seen = make_client(urls), make_client(urls), list[Any]()
+def test_an_observer_that_fails_hands_over(client: Client, other: Client, caplog: Caplog) -> None:
+    seen = list[Any]()
 
     def broken(token: int) -> None:
         raise ValueError(token)
@@ -105,23 +105,23 @@ def test_an_observer_that_fails_hands_over(urls: list[str], make_client: MakeCli
         seen.append("stopped")
         raise ValueError
 
-    with first.leader("beat", broken, broken_too) as leader:
+    with client.leader("beat", broken, broken_too) as leader:
         assert eventually(lambda: seen)
         time.sleep(0.5)
         assert len(seen) == 1, "it campaigns again and again"
-        with second.leader("beat") as standby:
+        with other.leader("beat") as standby:
             assert standby.wait(10)
             assert not leader.wait(0.1)
     assert seen[0] == "stopped"
     assert "broken of leader 'beat' raised" in caplog.text
     assert "broken_too of leader 'beat' raised" in caplog.text
-    with first.leader("beat", lambda token: sys.exit(3)) as leader:
+    with client.leader("beat", lambda token: sys.exit(3)) as leader:
         over(leader, "thread or task ended")
     assert "leader 'beat' campaigns no more: SystemExit(3)" in caplog.text
 
 
-def test_a_closed_client_ends_the_campaign(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls, ttl=8.0), list[Any]()
+def test_a_closed_client_ends_the_campaign(connect: MakeClient) -> None:
+    client, seen = connect(ttl=8.0), list[Any]()
     leader = told(client, seen)
     with pytest.raises(RuntimeError, match="use it in a `with` block first"):
         leader.wait()
@@ -166,9 +166,8 @@ def test_a_leader_stops_before_its_lease_ends(
 
 @pytest.mark.kinds("memory")
 def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
-    urls: list[str], make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = make_client(urls)
     with client.leader("beat") as leader:
         assert leader.wait(10)
         holds = client._engine().holds
@@ -179,11 +178,9 @@ def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
 
 
 @pytest.mark.kinds("memory")
-def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(
-    urls: list[str], make_client: MakeClient
-) -> None:
+def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(client: Client) -> None:
     """SIGTERM, say, whose handler raises SystemExit. The client's end would release the lock too early."""
-    client, go_on = make_client(urls), threading.Event()
+    go_on = threading.Event()
     leader: Any = client.leader("beat", on_stopped=lambda: go_on.wait(10)).__enter__()
     assert leader.wait(10)
     join, joins = leader._campaign.join, list[int]()
@@ -236,13 +233,11 @@ def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stoppe
 
 
 @pytest.mark.kinds("memory")
-def test_an_observer_that_a_thread_could_not_await_is_refused(
-    urls: list[str], make_client: MakeClient
-) -> None:
+def test_an_observer_that_a_thread_could_not_await_is_refused(connect: MakeClient) -> None:
     class Observer:
         async def __call__(self, *_: object) -> None: ...
 
-    client: Any = make_client(urls)
+    client: Any = connect()
     for observer in (Observer(), Observer.__call__):
         for option in ("on_started", "on_stopped"):
             with pytest.raises(rlock.OptionsError, match=f"{option} is a coroutine function"):
@@ -254,8 +249,8 @@ def test_an_observer_that_a_thread_could_not_await_is_refused(
 
 
 @pytest.mark.kinds("blocking")
-def test_a_forked_child_does_not_lead(urls: list[str], make_client: MakeClient) -> None:
-    client, seen = make_client(urls), list[Any]()
+def test_a_forked_child_does_not_lead(client: Client) -> None:
+    seen = list[Any]()
     with told(client, seen) as leader:
         assert leader.wait(10)
         pid = os.fork()

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 import rlock
+from rlock import Client
 from rlock._client.connection import PendingCall
 from rlock.procedures.port import Request, new_owner
 from rlock.rules import commands
 
 from ..servers import Fleet, raw
-from .conftest import Kind, MakeClient, eventually, in_background, in_thread, threads_only
+from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -46,10 +47,9 @@ def forked(work: Callable[[], object]) -> str:
 
 @pytest.mark.rule("1.3")
 @threads_only
-def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls, ttl=0.9)
-    lock = client.lock("x")
-    lock.acquire()
+def test_a_forked_child_holds_nothing_and_harms_nothing(connect: MakeClient) -> None:
+    client = connect(ttl=0.9)
+    lock = acquired(client)
     assert forked(lambda: (lock.is_owned(), lock.hold_count, lock.remaining())) == "(False, 0, 0.0)"
     assert forked(lock.release) == "NotHeldError"
     assert forked(lambda: lock.acquire(blocking=False)) == "False"
@@ -67,11 +67,7 @@ def test_a_forked_child_holds_nothing_and_harms_nothing(urls: list[str], make_cl
 
 
 @threads_only
-def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
-
+def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(client: Client) -> None:
     def try_it() -> bool:
         signal.alarm(10)  # ends a child that would wait for ever
         return client.lock("x").acquire(blocking=False)
@@ -132,8 +128,7 @@ def test_a_forked_child_writes_no_command_that_its_parent_has_gathered(
 
 @threads_only
 @pytest.mark.real_masters
-def test_an_unheld_lock_pickles_and_finds_its_client_again(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_an_unheld_lock_pickles_and_finds_its_client_again(client: Client) -> None:
     lock = client.lock("x", ttl=2.0, max_hold=60.0)
     copied = pickle.loads(pickle.dumps(lock))
     with lock:
@@ -161,11 +156,9 @@ def test_errors_pickle_with_their_fields() -> None:
 
 
 def test_close_releases_what_is_held_and_ends_everything(
-    urls: list[str], make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    client: Client, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x")
-    lock.acquire()
+    lock = acquired(client)
     lost = lock.lost
     with caplog.at_level(logging.WARNING, "rlock"):
         client.close()

@@ -12,6 +12,7 @@ import pytest
 
 import rlock
 import rlock._client.subscriptions
+from rlock import Client
 from rlock._client.calls import Calls
 from rlock._client.engine import client_label
 from rlock.procedures.port import Request, WaitGenerator
@@ -22,7 +23,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import QUEUE_TTL_S
 
 from ..servers import Fleet, raw
-from .conftest import Child, MakeClient, StartChild, eventually, running
+from .conftest import Child, MakeClient, StartChild, acquired, eventually, running
 
 WAITER = """
     import sys, time, rlock
@@ -54,9 +55,8 @@ def started(child: StartChild, client: rlock.Client, urls: list[str], mode: str 
 @pytest.mark.rule("4.5")
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_processes_get_the_lock_in_the_order_in_which_they_came(
-    mode: str, urls: list[str], make_client: MakeClient, child: StartChild
+    client: Client, mode: str, urls: list[str], child: StartChild
 ) -> None:
-    client = make_client(urls)
     with client.lock("x"):
         waiters = [started(child, client, urls, mode) for _ in range(5)]
         assert queue_of(client) == [str(waiter.process.pid) for waiter in waiters]
@@ -130,9 +130,8 @@ def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
 
 
 def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
-    urls: list[str], make_client: MakeClient, child: StartChild
+    client: Client, urls: list[str], child: StartChild
 ) -> None:
-    client = make_client(urls)
     with client.lock("x"):
         first, second = started(child, client, urls), started(child, client, urls)
         for url in urls:
@@ -173,19 +172,15 @@ def stamp(urls: list[str], *tokens: int) -> None:
         raw(url).set(FENCE, f"{token} somebody:else", px=3600_000)
 
 
-def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    token = take(make_client(urls))
+def test_it_is_an_int_of_at_most_53_bits_that_begins_at_the_masters_time(connect: MakeClient) -> None:
+    token = take(connect())
     assert type(token) is int
     assert 0 < token < 2**53
     assert token / 1e6 == pytest.approx(time.time(), abs=10)
 
 
-def test_it_is_still_there_after_a_loss_until_the_release(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x", ttl=0.6, renew=False)
-    lock.acquire()
+def test_it_is_still_there_after_a_loss_until_the_release(client: Client, other: Client) -> None:
+    lock = acquired(client, ttl=0.6, renew=False)
     token = lock.fencing_token
     assert take(other) > token
     with pytest.raises(rlock.LeaseLostError):

@@ -22,7 +22,7 @@ from rlock.testing import memory_client
 from ..fixtures import FreshMasters
 from ..interrupts import every_line, interrupted
 from ..servers import Fleet, left, raw
-from .conftest import MakeClient, eventually, in_thread, running, threads_only
+from .conftest import MakeClient, acquired, eventually, in_thread, running, threads_only
 
 
 @pytest.mark.rule("3.1")
@@ -53,8 +53,7 @@ def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, mak
     kept: Future[None] = Future()
 
     def die_inside() -> None:
-        lock = client.lock("x")
-        lock.acquire()
+        lock = acquired(client)
         try:
             lock.acquire(False, 3)
         except ValueError as error:
@@ -85,8 +84,7 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
 ) -> None:
     fleet = fresh_masters(3)
     client = make_client(fleet.urls, ttl=1.5)
-    lock = client.lock("x")
-    lock.acquire()
+    lock = acquired(client)
     connections = client._engine().masters._connections
     with connections._mutex:
         # As when an address is pointed at another server by mistake.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rlock
-from rlock import LeaseLostError, NotHeldError, OptionsError, UpgradeError
+from rlock import Client, LeaseLostError, NotHeldError, OptionsError, UpgradeError
 from rlock.rules import commands, keys
 from rlock.testing import MemoryMasters
 
@@ -24,21 +24,21 @@ EVERY_KIND = True
 pytestmark = pytest.mark.kinds("blocking", "asyncio", "memory", "asyncio-memory")
 
 
-def test_readers_go_together_and_keep_a_writer_out(urls: list[str], make_client: MakeClient) -> None:
-    one, two, three = (make_client(urls).read_write_lock("x") for _ in range(3))
+def test_readers_go_together_and_keep_a_writer_out(connect: MakeClient) -> None:
+    one, two, three = (connect().read_write_lock("x") for _ in range(3))
     assert one.reader.acquire(blocking=False)
     assert two.reader.acquire(blocking=False)
     assert in_thread(lambda: one.reader.acquire(blocking=False))
     assert not three.writer.acquire(blocking=False)
-    assert not make_client(urls).lock("x").acquire(blocking=False)
+    assert not connect().lock("x").acquire(blocking=False)
     assert three.writer.locked()
     one.reader.release()
     assert not three.writer.acquire(timeout=0.05)
     two.reader.release()
 
 
-def test_a_writer_keeps_everybody_out(urls: list[str], make_client: MakeClient) -> None:
-    one, other = make_client(urls).read_write_lock("x"), make_client(urls)
+def test_a_writer_keeps_everybody_out(other: Client, connect: MakeClient) -> None:
+    one = connect().read_write_lock("x")
     with one.writer:
         assert not other.read_write_lock("x").reader.acquire(blocking=False)
         assert not other.read_write_lock("x").writer.acquire(blocking=False)
@@ -50,8 +50,7 @@ def test_a_writer_keeps_everybody_out(urls: list[str], make_client: MakeClient) 
     assert one.reader.acquire(blocking=False)
 
 
-def test_the_reader_has_the_whole_interface_of_a_lock(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_the_reader_has_the_whole_interface_of_a_lock(client: Client) -> None:
     reader = client.read_write_lock("x").reader
     with pytest.raises(NotHeldError, match="'x'"):
         reader.release()
@@ -71,9 +70,9 @@ def test_the_reader_has_the_whole_interface_of_a_lock(urls: list[str], make_clie
 
 
 def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_last_writer(
-    urls: list[str], make_client: MakeClient
+    connect: MakeClient,
 ) -> None:
-    one, two = (make_client(urls).read_write_lock("x") for _ in range(2))
+    one, two = (connect().read_write_lock("x") for _ in range(2))
     last = 0
     for _ in range(3):
         with two.writer:
@@ -83,10 +82,8 @@ def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_la
             assert one.reader.fencing_token == two.reader.fencing_token == last
 
 
-def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls, ttl=10)
+def test_a_reader_that_asks_for_the_writer_is_refused_at_once(connect: MakeClient) -> None:
+    client = connect(ttl=10)
     lock = client.read_write_lock("x")
     with lock.reader:
         for upgrade in (lock.writer, client.lock("x")):
@@ -102,9 +99,8 @@ def test_a_reader_that_asks_for_the_writer_is_refused_at_once(
     assert lock.writer.acquire(blocking=False)
 
 
-def test_a_writer_may_read_on(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
-    lock, other = client.read_write_lock("x"), make_client(urls).read_write_lock("x")
+def test_a_writer_may_read_on(client: Client, connect: MakeClient) -> None:
+    lock, other = client.read_write_lock("x"), connect().read_write_lock("x")
     lock.writer.acquire()
     token = lock.writer.fencing_token
     assert lock.reader.acquire(blocking=False)
@@ -113,7 +109,7 @@ def test_a_writer_may_read_on(urls: list[str], make_client: MakeClient) -> None:
     assert (lock.writer.hold_count, lock.reader.hold_count) == (0, 1)
     assert lock.reader.fencing_token == token
     assert other.reader.acquire(timeout=2)
-    assert not make_client(urls).lock("x").acquire(blocking=False)
+    assert not connect().lock("x").acquire(blocking=False)
     other.reader.release()
     time.sleep(1.2)  # longer than the first renewal
     lock.reader.check()
@@ -123,8 +119,8 @@ def test_a_writer_may_read_on(urls: list[str], make_client: MakeClient) -> None:
     assert other.writer.fencing_token > token
 
 
-def test_a_reader_has_its_own_lease_after_the_writer(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls, ttl=10)
+def test_a_reader_has_its_own_lease_after_the_writer(connect: MakeClient) -> None:
+    client = connect(ttl=10)
     writer, reader = client.lock("x"), client.read_write_lock("x", ttl=1, renew=False).reader
     writer.acquire()
     reader.acquire()
@@ -151,8 +147,8 @@ def test_a_reader_that_no_quorum_knows_is_valid_for_no_longer_than_both_leases()
             reader.release()
 
 
-def test_an_evicted_writer_does_not_read_on(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls, ttl=10), make_client(urls)
+def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) -> None:
+    client = connect(ttl=10)
     lock = client.read_write_lock("x")
     lock.writer.acquire()
     lock.reader.acquire()
@@ -165,9 +161,8 @@ def test_an_evicted_writer_does_not_read_on(urls: list[str], make_client: MakeCl
 
 @pytest.mark.kinds("blocking", "memory")
 def test_an_evicted_writer_that_a_signal_handler_releases_does_not_read_on(
-    urls: list[str], make_client: MakeClient
+    client: Client, other: Client
 ) -> None:
-    client, other = make_client(urls), make_client(urls)
     lock = client.read_write_lock("x")
     lock.writer.acquire()
     lock.reader.acquire()
@@ -179,9 +174,9 @@ def test_an_evicted_writer_that_a_signal_handler_releases_does_not_read_on(
 
 
 def test_a_writer_that_reads_on_keeps_no_reader_out_by_hold_at_least(
-    urls: list[str], make_client: MakeClient
+    client: Client, connect: MakeClient
 ) -> None:
-    client, other = make_client(urls), make_client(urls).read_write_lock("x").reader
+    other = connect().read_write_lock("x").reader
     writer, reader = client.lock("x", hold_at_least=2), client.read_write_lock("x").reader
     writer.acquire()
     reader.acquire()
@@ -194,10 +189,8 @@ def test_a_writer_that_reads_on_keeps_no_reader_out_by_hold_at_least(
 
 
 @pytest.mark.kinds("blocking", "memory")
-def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    lock = make_client(urls).read_write_lock("x")
+def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(connect: MakeClient) -> None:
+    lock = connect().read_write_lock("x")
     condition = threading.Condition(lock.writer)
     with condition, lock.reader:
         with pytest.raises(UpgradeError):
@@ -209,10 +202,7 @@ def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(
 
 
 @pytest.mark.kinds("blocking", "memory")
-def test_a_reader_is_renewed_when_its_writer_was_freed_without_a_release(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
+def test_a_reader_is_renewed_when_its_writer_was_freed_without_a_release(client: Client) -> None:
     lock, engine = client.read_write_lock("x"), client._engine()
     lock.writer.acquire()
     with lock.reader:
@@ -222,8 +212,8 @@ def test_a_reader_is_renewed_when_its_writer_was_freed_without_a_release(
     assert not client.status("x").locked
 
 
-def test_a_reader_inside_the_writer_ends_alone(urls: list[str], make_client: MakeClient) -> None:
-    lock, other = (make_client(urls).read_write_lock("x") for _ in range(2))
+def test_a_reader_inside_the_writer_ends_alone(connect: MakeClient) -> None:
+    lock, other = (connect().read_write_lock("x") for _ in range(2))
     with lock.writer:
         with lock.reader, lock.reader:
             assert lock.reader.is_owned()
@@ -233,10 +223,8 @@ def test_a_reader_inside_the_writer_ends_alone(urls: list[str], make_client: Mak
     assert other.writer.acquire(blocking=False)
 
 
-def test_a_waiting_writer_stops_later_readers_and_then_they_go_together(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    first, writing, *late = (make_client(urls) for _ in range(4))
+def test_a_waiting_writer_stops_later_readers_and_then_they_go_together(connect: MakeClient) -> None:
+    first, writing, *late = (connect() for _ in range(4))
     order: list[str] = []
     together = threading.Barrier(2)
 
@@ -262,10 +250,8 @@ def test_a_waiting_writer_stops_later_readers_and_then_they_go_together(
     assert order == ["writer", "reader", "reader"]
 
 
-def test_the_readers_behind_a_writer_that_gives_up_go_at_once(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    first, writing, late = (make_client(urls) for _ in range(3))
+def test_the_readers_behind_a_writer_that_gives_up_go_at_once(connect: MakeClient) -> None:
+    first, writing, late = (connect() for _ in range(3))
     with first.read_write_lock("x").reader:
         gives_up = in_background(lambda: writing.read_write_lock("x").writer.acquire(timeout=1.5))
         assert eventually(lambda: first.status("x").queue_length == 1)
@@ -275,33 +261,30 @@ def test_the_readers_behind_a_writer_that_gives_up_go_at_once(
 
 
 def test_a_dead_reader_keeps_nobody_out_for_longer_than_its_own_lease(
-    urls: list[str], make_client: MakeClient
+    client: Client, other: Client, connect: MakeClient
 ) -> None:
-    dead, lives, writing = make_client(urls, ttl=2.0), make_client(urls), make_client(urls)
-    with lives.read_write_lock("x").reader:
+    dead = connect(ttl=2.0)
+    with client.read_write_lock("x").reader:
         thread = threading.Thread(target=dead.read_write_lock("x", renew=False).reader.acquire)
         thread.start()
         thread.join()
         began = time.monotonic()
-        assert len(lives.status("x").readers) == 2
-        assert eventually(lambda: lives.status("x").readers[1:] == ())
-    assert writing.read_write_lock("x").writer.acquire(timeout=30)
+        assert len(client.status("x").readers) == 2
+        assert eventually(lambda: client.status("x").readers[1:] == ())
+    assert other.read_write_lock("x").writer.acquire(timeout=30)
     assert time.monotonic() - began < 20
 
 
-def test_the_status_lists_the_readers_and_an_operator_evicts_them(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    one, two = make_client(urls), make_client(urls)
-    with suppress(LeaseLostError), one.read_write_lock("x").reader, two.read_write_lock("x").reader:
-        status = one.status("x")
+def test_the_status_lists_the_readers_and_an_operator_evicts_them(client: Client, other: Client) -> None:
+    with suppress(LeaseLostError), client.read_write_lock("x").reader, other.read_write_lock("x").reader:
+        status = client.status("x")
         assert status.locked
         assert status.hold_count == 2
         assert len(status.readers) == 2
-        assert sorted(two.evict("x")) == sorted(reader.owner for reader in status.readers)
-        assert not one.status("x").locked
-        assert eventually(one.read_write_lock("x").reader.lost.is_set)
-        assert two.read_write_lock("x", renew=False).writer.locked() is False
+        assert sorted(other.evict("x")) == sorted(reader.owner for reader in status.readers)
+        assert not client.status("x").locked
+        assert eventually(client.read_write_lock("x").reader.lost.is_set)
+        assert other.read_write_lock("x", renew=False).writer.locked() is False
 
 
 def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters3: Fleet) -> None:
@@ -324,16 +307,15 @@ def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters
     client.close()
 
 
-def test_a_reader_that_gives_up_leaves_nothing(urls: list[str], make_client: MakeClient) -> None:
-    writing, reading = make_client(urls), make_client(urls)
-    with writing.lock("x"):
-        assert not reading.read_write_lock("x").reader.acquire(timeout=0.3)
-        assert writing.status("x").queue_length == 0
-    assert writing.lock("x").acquire(blocking=False)
+def test_a_reader_that_gives_up_leaves_nothing(client: Client, other: Client) -> None:
+    with client.lock("x"):
+        assert not other.read_write_lock("x").reader.acquire(timeout=0.3)
+        assert client.status("x").queue_length == 0
+    assert client.lock("x").acquire(blocking=False)
 
 
-def test_a_reader_cannot_change_hands(urls: list[str], make_client: MakeClient) -> None:
-    lock = make_client(urls).read_write_lock("x")
+def test_a_reader_cannot_change_hands(connect: MakeClient) -> None:
+    lock = connect().read_write_lock("x")
     with lock.writer, lock.reader:
         with pytest.raises(OptionsError, match="a reader cannot change hands"):
             lock.reader.detach()
@@ -341,8 +323,7 @@ def test_a_reader_cannot_change_hands(urls: list[str], make_client: MakeClient) 
             lock.writer.detach()
 
 
-def test_closing_the_client_ends_a_reader(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_closing_the_client_ends_a_reader(client: Client, other: Client) -> None:
     client.read_write_lock("x").reader.acquire()
     lock = client.read_write_lock("y")
     lock.writer.acquire()
@@ -375,9 +356,7 @@ def test_redisson_has_no_readers_here(urls: list[str]) -> None:
 
 
 @pytest.mark.kinds("blocking")
-def test_a_decorated_function_may_be_a_reader(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-
+def test_a_decorated_function_may_be_a_reader(client: Client, other: Client) -> None:
     def work() -> int:
         return read.lock().hold_count  # type: ignore[no-any-return]
 

@@ -8,16 +8,16 @@ import time
 import pytest
 
 import rlock
+from rlock import Client
 
 from ..servers import Fleet, raw
-from .conftest import MakeClient, StartChild, default_mode, eventually, in_thread, running
+from .conftest import MakeClient, StartChild, acquired, default_mode, eventually, in_thread, running
 
 EVERY_KIND = True
 
 
 @pytest.mark.rule("1.1")
-def test_two_objects_of_one_name_nest_in_one_thread(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_two_objects_of_one_name_nest_in_one_thread(client: Client) -> None:
     first, second = client.lock("x"), client.lock("x")
     first.acquire()
     assert second.acquire(blocking=False)
@@ -28,8 +28,7 @@ def test_two_objects_of_one_name_nest_in_one_thread(urls: list[str], make_client
 
 
 @pytest.mark.rule("3.1")
-def test_threads_and_clients_exclude_each_other(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_threads_and_clients_exclude_each_other(client: Client, other: Client) -> None:
     lock = client.lock("x")
     with lock:
         assert in_thread(lambda: client.lock("x").acquire(blocking=False)) is False
@@ -41,16 +40,12 @@ def test_threads_and_clients_exclude_each_other(urls: list[str], make_client: Ma
 @pytest.mark.rule("1.1")
 def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClient) -> None:
     lock = make_client(masters3.urls).lock("x")
-    with lock:
-        masters3.pause()
-        try:
-            for _ in range(1000):
-                lock.acquire()
-            assert lock.hold_count == 1001
-            for _ in range(1000):
-                lock.release()
-        finally:
-            masters3.resume()
+    with lock, masters3.paused():
+        for _ in range(1000):
+            lock.acquire()
+        assert lock.hold_count == 1001
+        for _ in range(1000):
+            lock.release()
 
 
 def test_no_number_is_no_timeout(masters1: Fleet, make_client: MakeClient) -> None:
@@ -58,8 +53,8 @@ def test_no_number_is_no_timeout(masters1: Fleet, make_client: MakeClient) -> No
         make_client(masters1.urls).lock("x").acquire(timeout=float("nan"))
 
 
-def test_what_a_holder_and_what_others_see(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls, ttl=3.0)
+def test_what_a_holder_and_what_others_see(connect: MakeClient) -> None:
+    client = connect(ttl=3.0)
     lock = client.lock("x")
     assert (lock.is_owned(), lock.hold_count, lock.remaining(), lock.locked()) == (False, 0, 0.0, False)
     with pytest.raises(rlock.LeaseLostError):
@@ -75,8 +70,7 @@ def test_what_a_holder_and_what_others_see(urls: list[str], make_client: MakeCli
     assert not lock.is_owned()
 
 
-def test_status_tells_who_and_since_when(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_status_tells_who_and_since_when(client: Client) -> None:
     assert client.status("x").holder is None
     before = time.time()
     with client.lock("x"):
@@ -103,10 +97,7 @@ def test_every_outermost_acquisition_has_an_owner_of_its_own(
 
 
 @pytest.mark.rule("1.5")
-def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
+def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(client: Client) -> None:
     with pytest.raises(ZeroDivisionError) as caught, client.lock("x"):
         client.evict("x")
         raise ZeroDivisionError
@@ -118,8 +109,7 @@ def test_a_loss_does_not_mask_the_bodys_exception_and_is_raised_without_one(
 
 
 @pytest.mark.rule("1.2")
-def test_a_busy_lock_is_false_and_the_time_out_is_exact(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
+def test_a_busy_lock_is_false_and_the_time_out_is_exact(client: Client, other: Client) -> None:
     with client.lock("x"):
         for timeout in (0.0, 0.3, 1.2):
             began = time.monotonic()
@@ -128,12 +118,9 @@ def test_a_busy_lock_is_false_and_the_time_out_is_exact(urls: list[str], make_cl
 
 
 @pytest.mark.rule("1.5")
-def test_after_a_loss_everything_says_so_until_it_is_released(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls, ttl=0.6)
-    lock = client.lock("x", renew=False)
-    lock.acquire()
+def test_after_a_loss_everything_says_so_until_it_is_released(connect: MakeClient) -> None:
+    client = connect(ttl=0.6)
+    lock = acquired(client, renew=False)
     lock.acquire()
     lost = lock.lost
     assert lost.wait(5.0)
@@ -174,8 +161,7 @@ def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
 HOLDER = """
     import sys, rlock
     client = rlock.Client(sys.argv[2:], ttl=float(sys.argv[1]))
-    lock = client.lock("x")
-    lock.acquire()
+    lock = acquired(client)
     print("held", flush=True)
     sys.stdin.readline()
     lock.release()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlock import LeaseLostError
+from rlock import Client, LeaseLostError
 
 from .conftest import MakeClient, eventually
 
@@ -13,8 +13,8 @@ EVERY_KIND = True
 pytestmark = pytest.mark.kinds("blocking", "asyncio", "memory", "asyncio-memory")
 
 
-def test_several_names_may_be_exclusive_and_shared(urls: list[str], make_client: MakeClient) -> None:
-    one, two, other = (make_client(urls) for _ in range(3))
+def test_several_names_may_be_exclusive_and_shared(connect: MakeClient) -> None:
+    one, two, other = (connect() for _ in range(3))
     several = one.locks(["b"], shared=["c", "a"])
     with several, two.locks([], shared=["a", "c"]):
         assert several.names == ["a", "b", "c"]
@@ -34,26 +34,22 @@ def test_several_names_may_be_exclusive_and_shared(urls: list[str], make_client:
 
 
 def test_in_a_set_of_names_the_owner_of_a_writer_becomes_its_reader(
-    urls: list[str], make_client: MakeClient
+    client: Client, other: Client, connect: MakeClient
 ) -> None:
-    client, other = make_client(urls), make_client(urls)
     writer, several = client.lock("a"), client.locks(["b"], shared=["a"])
     writer.acquire()
     assert several.acquire(blocking=False)
     assert not other.read_write_lock("a").reader.acquire(blocking=False)
     writer.release()
     with other.read_write_lock("a").reader:
-        assert not make_client(urls).lock("a").acquire(blocking=False)
+        assert not connect().lock("a").acquire(blocking=False)
     several.release()
     with client.locks(["a", "b"]), several:
         assert (client.lock("b").hold_count, client.read_write_lock("a").reader.hold_count) == (2, 1)
     assert other.locks(["a", "b"]).acquire(blocking=False)
 
 
-def test_the_loss_of_a_reader_is_the_loss_of_its_set_of_names(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
+def test_the_loss_of_a_reader_is_the_loss_of_its_set_of_names(client: Client, connect: MakeClient) -> None:
     several = client.locks(["a"], shared=["b", "c"])
     several.acquire()
     signal = several.lost
@@ -64,13 +60,10 @@ def test_the_loss_of_a_reader_is_the_loss_of_its_set_of_names(
         with pytest.raises(LeaseLostError) as found:
             each()
         assert found.value.name == "b"
-    assert make_client(urls).locks(["a", "b", "c"]).acquire(timeout=5)
+    assert connect().locks(["a", "b", "c"]).acquire(timeout=5)
 
 
-def test_after_the_loss_of_a_reader_its_owner_learns_of_the_loss_before_it_writes(
-    urls: list[str], make_client: MakeClient
-) -> None:
-    client = make_client(urls)
+def test_after_the_loss_of_a_reader_its_owner_learns_of_the_loss_before_it_writes(client: Client) -> None:
     lock = client.read_write_lock("x")
     lock.reader.acquire()
     client.evict("x")

@@ -11,20 +11,13 @@ from contextlib import ExitStack
 import pytest
 
 import rlock
-from rlock import events
-from rlock.events import (
-    Event,
-    Lost,
-    MasterAnswers,
-    MasterFailed,
-    RenewalStopped,
-    Renewed,
-)
+from rlock import Client, events
+from rlock.events import Event, Lost, MasterAnswers, MasterFailed, RenewalStopped, Renewed
 from rlock.testing import memory_client
 
 from ..servers import Fleet, raw
 from ..telemetry.happenings import Ledger
-from .conftest import MakeClient, eventually, in_thread, threads_only
+from .conftest import MakeClient, acquired, eventually, in_thread, threads_only
 
 
 def threads() -> set[str]:
@@ -32,8 +25,7 @@ def threads() -> set[str]:
 
 
 @threads_only
-def test_no_thread_is_left_when_nothing_is_held(urls: list[str], make_client: MakeClient) -> None:
-    client = make_client(urls)
+def test_no_thread_is_left_when_nothing_is_held(client: Client) -> None:
     with client.lock("x"):
         assert "rlock-watchdog" in threads()
     assert eventually(lambda: not threads(), within=3.0), threads()
@@ -51,8 +43,8 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     def fail(error: rlock.LeaseLostError) -> None:
         raise ZeroDivisionError
 
-    first, second, third = client.lock("a", on_lost=block), client.lock("b", on_lost=fail), client.lock("c")
-    for lock in (first, second, third):
+    third = client.lock("c")
+    for lock in (client.lock("a", on_lost=block), client.lock("b", on_lost=fail), third):
         lock.acquire()
     client.evict("a")
     client.evict("b")
@@ -108,10 +100,8 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
         assert eventually(lambda: not tellers())
 
 
-def test_max_hold_ends_a_hold_that_hangs(urls: list[str], make_client: MakeClient) -> None:
-    client, other = make_client(urls), make_client(urls)
-    lock = client.lock("x", ttl=0.6, max_hold=1.0)
-    lock.acquire()
+def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:
+    lock = acquired(client, ttl=0.6, max_hold=1.0)
     time.sleep(0.8)
     lock.check()
     began = time.monotonic()
@@ -173,10 +163,7 @@ def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
     assert [event.cause for event in ledger.of(RenewalStopped, Lost)] == ["dead owner", "dead owner"]
 
 
-def test_an_observer_that_raises_stops_nothing(
-    make_client: MakeClient, masters: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = make_client(masters(3).urls)
+def test_an_observer_that_raises_stops_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Event] = []
 
     def rude(event: Event) -> None:
@@ -184,11 +171,9 @@ def test_an_observer_that_raises_stops_nothing(
         raise ValueError("rude")
 
     end = events.observe(rude)
-    try:
-        with client.lock("job"):
-            assert client.lock("job").is_owned()
-    finally:
-        end()
+    with client.lock("job"):
+        assert client.lock("job").is_owned()
+    end()
     count = len(seen)
     assert count >= 2
     assert "an observer failed" in caplog.text

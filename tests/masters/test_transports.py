@@ -6,6 +6,7 @@ import asyncio
 import logging
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 from ..cli.shell import inside
 from ..fixtures import FreshMasters
 from ..lock import tasks
-from ..lock.conftest import in_thread
-from ..servers import PASSWORD, Fleet, left, servers_found
+from ..lock.conftest import eventually, in_background, in_thread
+from ..servers import PASSWORD, AnyMaster, Fleet, left, raw, servers_found
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ ERROR = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PAR
 @pytest.fixture
 def parrot() -> Iterator[str]:
     """A server that answers each command with it."""
-    with server(lambda: ERROR) as place:
+    with server(lambda _: ERROR) as place:
         yield place
 
 
@@ -220,3 +221,48 @@ def test_an_option_of_a_url_that_means_nothing_is_refused_and_one_of_a_pool_is_n
     with pytest.raises(rlock.OptionsError, match="foo"):
         rlock.Client(["redis://127.0.0.1:1?foo=5"])
     rlock.Client(["redis://127.0.0.1:1?max_connections=5&socket_timeout=3"]).close()
+
+
+# -- the contract in short on each server, with masters whose settings say RESP2 and RESP3
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "blocking": (rlock.Client, redis.Redis),
+    "asyncio": (tasks.Client, redis.asyncio.Redis),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ready", "protocol"),
+    [("blocking", False, 3), ("blocking", True, 2), ("asyncio", False, 2), ("asyncio", True, 3)],
+)
+def test_the_contract_with_each_protocol(
+    any_server: AnyMaster, kind: str, ready: bool, protocol: int
+) -> None:
+    client_type, redis_type = KINDS[kind]
+    url = f"{any_server.url}?protocol={protocol}"
+    masters: Any = [redis_type.from_url(url)] if ready else [url]
+    server = raw(any_server.url)
+    known = [one["id"] for one in server.client_list()]
+    with client_type(masters, ttl=0.9) as client, client_type(masters, ttl=0.9) as other:
+        for fair in (False, True):
+            lock, theirs = (each.lock("x", fair=fair) for each in (client, other))
+
+            def wait_for_it(theirs: rlock.RLock = theirs) -> int:
+                with theirs:
+                    return theirs.fencing_token
+
+            with lock, lock:
+                assert (lock.hold_count, lock.locked()) == (2, True)
+                assert in_thread(partial(lock.acquire, blocking=False)) is False
+                assert (
+                    theirs.acquire(timeout=1.0 if fair else 0.0) is False
+                )  # renewed for longer than the ttl
+                token = lock.fencing_token
+                waiter = in_background(wait_for_it)
+                assert eventually(lambda: client.status("x").queue_length)
+            assert waiter.result(20) > token
+            assert client.status("x").free
+        new = [one for one in server.client_list() if one["id"] not in known]
+        assert {one.get("resp", "2") for one in new} == {"2"}, "rlock speaks RESP2 in any case"
+    server.close()
+    assert left(any_server.url) == []

@@ -1,4 +1,7 @@
-"""Fencing tokens, on every server found: each owner has one, above all before; a confirmation names it."""
+"""Fencing tokens, on every server found: each owner has one, above all before; confirm and transfer name it.
+
+What the scripts do else is compared with the model, by evidence/simulation/test_model.py.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,6 @@ from ..scripted import (
     Ears,
     owner_of,
 )
-
-#: The last second of the year 2200; the largest whole number that every Lua and every client has exactly.
-FAR, LARGEST = 7_289_654_399_999_999, 2**53 - 1
 
 
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
@@ -154,3 +154,32 @@ def test_a_grant_that_cannot_be_read_or_prolonged_is_an_error(handed: Box, rule:
         handed.client.delete(LOCK)
     with handed.nothing_written(), pytest.raises(redis.ResponseError):
         user.call("confirm", [LOCK, FENCE], LEASE_MS, TOKEN, OWNER)
+
+
+# -- transfer: another owner token in the place of the present one
+
+
+@pytest.mark.rule("3.12")
+def test_a_master_that_gave_a_greater_token_refuses(box: Box) -> None:
+    box.hold()
+    box.fence(THEIRS, TOKEN + 1)
+    with box.nothing_written():
+        assert box.transfer()[:3] == [-1, MINE, 2]
+    assert box.transfer(token="")[0] == 1
+    box.client.delete(FENCE)
+    assert box.transfer(MINE, THEIRS)[0] == 1
+
+
+def test_a_server_without_memory_lets_it_change_hands(box: Box) -> None:
+    box.hold()
+    box.fill()
+    assert box.transfer()[0] == 1
+    assert box.content() == ("hash", {THEIRS: "2"})
+
+
+@pytest.mark.parametrize("command", ["hset", "pexpire"])
+def test_without_leave_to_write_it_is_an_error(box: Box, command: str) -> None:
+    box.hold()
+    with pytest.raises(redis.ResponseError):
+        box.restricted(f"-{command}").transfer()
+    assert box.pttl() > 0

@@ -64,14 +64,8 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.3)
-    silent = tmp_path / "redis-server"
-    silent.write_text(
-        "#!/bin/sh\n"
-        'if [ "$1" = --version ]; then echo "Redis server v=7.0.0"; exit; fi\n'
-        f"echo $$ >{tmp_path}/pid; exec sleep 60"
-    )
-    silent.chmod(0o755)
-    master = Master(silent)
+    version = 'if [ "$1" = --version ]; then echo "Redis server v=7.0.0"; exit; fi\n'
+    master = Master(executable(tmp_path / "redis-server", f"{version}echo $$ >{tmp_path}/pid; exec sleep 60"))
     with pytest.raises(EmbeddedError, match=r"did not answer in 0\.3 s"):
         master.start()
     assert gone(int((tmp_path / "pid").read_text()))
