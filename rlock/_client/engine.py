@@ -62,10 +62,10 @@ class Engine(Port):
         self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups)
         self.runtime = runtime
         self._endpoints = endpoints
-        self._timeout = options.lease(None).request_timeout
+        self.timeout = options.lease(None).request_timeout  # seconds, of a request to all masters
 
     def _wiring(self, connections: Callable[..., Any]) -> Wiring:
-        return Wiring(connections, self._endpoints, self.context, self._timeout, self.runtime)
+        return Wiring(connections, self._endpoints, self.context, self.timeout, self.runtime)
 
     def _compose(
         self, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Callable[..., Watchdog]
