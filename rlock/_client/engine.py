@@ -235,7 +235,7 @@ class Engine(Port):
         except BaseException as error:
             if hold.count < 1 and type(error) is not NotHeldError:
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
-                self.holds.report_given_up(hold)
+                self.holds.report_released(hold, self.clock(), confirmed=False)
             raise
 
     def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:
