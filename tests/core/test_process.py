@@ -213,15 +213,24 @@ def test_what_a_finalizer_releases_between_two_lines_is_not_held_by_an_acquire(c
     lock.release()
 
 
-def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it() -> None:
-    """Otherwise it would poll for a quarter of the request time-out."""
-    masters, polled = MemoryMasters(1), []
+@pytest.mark.parametrize("asked_for", ["y", "yz"], ids=["in its poll", "right before its poll"])
+def test_a_wait_sees_at_once_what_a_handler_has_read_in_it(asked_for: str) -> None:
+    """Otherwise it would poll for a quarter of the request time-out.
+
+    A handler that waits twice before the poll takes the wake-up of its first wait with the second one.
+    """
+    masters, polled = MemoryMasters(1), list[Any]()
 
     def handler(*_: object) -> None:
         masters[0].resume()
-        assert client.lock("y", renew=False).acquire()
+        for name in asked_for:
+            assert client.lock(name, renew=False).acquire()
+
+    before_poll = [handler] if asked_for == "yz" else []
 
     def poll(timeout: float) -> Any:
+        while before_poll:
+            before_poll.pop()()
         polled.append(found := genuine(timeout))
         return found
 
@@ -232,33 +241,11 @@ def test_a_wait_sees_at_once_what_a_signal_handler_has_read_in_it() -> None:
         before = signal.signal(signal.SIGALRM, handler)
         masters[0].pause()
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            if asked_for == "y":
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
             assert client.lock("x").acquire(timeout=5)
         finally:
             signal.signal(signal.SIGALRM, before)
-    assert polled
-    assert [] not in polled
-
-
-def test_a_wait_sees_what_a_handler_has_read_that_waited_twice_right_before_its_poll() -> None:
-    """The second wait of the handler takes the wake-up of the first one."""
-    masters, polled, handled = MemoryMasters(1), list[Any](), list[bool]()
-
-    def poll(timeout: float) -> Any:
-        if not handled:
-            handled.append(True)
-            masters[0].resume()
-            for name in "yz":
-                assert client.lock(name, renew=False).acquire()
-        polled.append(found := genuine(timeout))
-        return found
-
-    with memory_client(masters=masters, request_timeout=1.0) as client:
-        with client.lock("x"):
-            connections: Any = client._engine().masters._connections
-        genuine, connections.poll = connections.poll, poll
-        masters[0].pause()
-        assert client.lock("x").acquire(timeout=5)
     assert polled
     assert [] not in polled
 
