@@ -17,14 +17,7 @@ from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .events import log
 from .model import AnyLock, LeaseState, ReadWriteLock
 from .procedures.acquire import AT_ONCE, FOR_EVER
-from .rules.options import (
-    DEFAULT_TTL,
-    REDISSON_TTL,
-    ClientOptions,
-    LockOptions,
-    check_callback,
-    from_env,
-)
+from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, check_callback, from_env
 
 if TYPE_CHECKING:
     from ._client.engine import Engine

@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlock._client.connections import Wiring
 from rlock._client.engine import Engine
 from rlock.errors import LeaseLostError, QuorumUnreachableError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
@@ -25,7 +24,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import drift
 
 from .calls import Calls
-from .connections import Connections, endpoints
+from .connections import Connections, Endpoint
 from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
 from .referee import valid_for
@@ -62,9 +61,9 @@ class Client(Process, Engine):
         self.older = False
         self.died_at = 0.0
         self._offset, self._rate = offset, rate
-        names = [f"m{host.index}" for host in world.hosts]
         groups = {i: group.configured for i, group in world.groups.items()}
-        Engine.__init__(self, names, options, self._now, Runtime(self), groups)
+        endpoints = [Endpoint(f"m{host.index}", groups.get(i)) for i, host in enumerate(world.hosts)]
+        Engine.__init__(self, endpoints, options, self._now, Runtime(self))
         # Each client has random numbers of its own, out of the seed: it goes on
         # as before without a step of another one.
         self.random: Random = world.dice(label)
@@ -83,10 +82,9 @@ class Client(Process, Engine):
         self.kept = (0.0, 0.0)
         #: Only those of its threads that have this in their names; and until when some thread has been kept.
         self.kept_only, self.kept_until = "", 0.0
-        make = partial(Connections, self)
-        wiring = Wiring(make, endpoints(self), self.context, self._timeout, self.runtime)
+        wiring = self._wiring(partial(Connections, self))
         self.calls, self.subscriptions = Calls(self, wiring), Subscriptions(self, wiring)
-        self._compose(self.calls, lambda _: self.subscriptions, lambda *_: Watchdog(self))
+        self._compose(self.calls, self.subscriptions, lambda *_: Watchdog(self))
         self._threads = 0
         if joined:
             self.calls.connections.join()

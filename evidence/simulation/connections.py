@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -149,17 +150,13 @@ class Connection(connection.Connection):
         self.client.events.at(self.client.events.now + KEEPALIVE_S, self._end)
 
 
+@dataclass
 class Endpoint:
-    """What a master is called."""
+    """The name of a master, and the number of replicas of a group."""
 
+    label: str
+    replicas: int | None
     tls = False
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-
-
-def endpoints(client: Client) -> list[Endpoint]:
-    return [Endpoint(label) for label in client.context.masters]
 
 
 class Connections(connections.Connections[Connection]):

@@ -280,9 +280,7 @@ def any_release(
         (
             commands.free(wire, name, owner, waiter),
             commands.undo(wire, name, owner, waiter, hand_on=hand_on),
-            commands.hand_over(
-                wire, name, owner, waiter, next_waiter, next_owner, barging=barging, token=token
-            ),
+            commands.hand_over(wire, owner, waiter, next_waiter, next_owner, barging=barging, token=token),
             commands.leave_queue(wire, name, where.waiter, hand_on=hand_on),
             commands.nudge(wire, name),
             commands.evict(wire, name, owner, 5_000.0),

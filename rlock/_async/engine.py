@@ -9,8 +9,6 @@ from functools import partial
 
 from .._client import engine
 from .._client.calls import Calls
-from .._client.connections import Wiring
-from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
@@ -26,12 +24,10 @@ from .watchdog import Watchdog
 
 class Engine(engine.Engine):
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        runtime = Runtime()
-        masters = [endpoint.label for endpoint in endpoints]
-        super().__init__(masters, options, clock, runtime, groups(endpoints))
-        wiring = Wiring(Connections, endpoints, self.context, self._timeout, runtime)
+        super().__init__(endpoints, options, clock, Runtime())
+        wiring = self._wiring(Connections)
         make_watchdog = partial(Watchdog, release_rest=self._let_go)
-        self._compose(Calls(wiring), partial(Subscriptions, wiring), make_watchdog)
+        self._compose(Calls(wiring), Subscriptions(wiring, self.pass_on), make_watchdog)
         self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 

@@ -248,10 +248,6 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
     return list(found.values())
 
 
-def groups(found: Sequence[Endpoint]) -> dict[int, int]:
-    return {i: endpoint.replicas for i, endpoint in enumerate(found) if endpoint.replicas is not None}
-
-
 def _hint(library: Any) -> str:
     return f"use {_URLS}, or a ready {_client_name(library)} object"
 

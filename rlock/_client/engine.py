@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -31,6 +31,7 @@ from ..rules.restart_guard import Guard
 from ..rules.timing import CLAIM_S
 from .calls import Calls
 from .closing import close
+from .connections import Wiring
 from .hold_table import HELD_OR_SUSPECT, HoldTable
 from .local_queue import LocalQueue
 from .runtime import Runtime
@@ -47,35 +48,33 @@ class Engine(Port):
     watchdog: Watchdog
 
     def __init__(
-        self,
-        masters: Sequence[str],
-        options: ClientOptions,
-        clock: Clock,
-        runtime: Runtime,
-        groups: Mapping[int, int] | None = None,
+        self, endpoints: Sequence[Any], options: ClientOptions, clock: Clock, runtime: Runtime
     ) -> None:
         self.pid = os.getpid()
         self.clock = clock
-        guard = Guard(len(masters), options.max_ttl, options.restart_guard)
+        guard = Guard(len(endpoints), options.max_ttl, options.restart_guard)
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
         client_id, wire = os.urandom(8).hex(), WIRES[options.interop]
-        self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups or {})
+        masters = [one.label for one in endpoints]
+        groups = {i: one.replicas for i, one in enumerate(endpoints) if one.replicas is not None}
+        self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups)
         self.runtime = runtime
+        self._endpoints = endpoints
         self._timeout = options.lease(None).request_timeout
 
+    def _wiring(self, connections: Callable[..., Any]) -> Wiring:
+        return Wiring(connections, self._endpoints, self.context, self._timeout, self.runtime)
+
     def _compose(
-        self,
-        masters: Calls[Any],
-        subscriptions: Callable[[Callable[[str, str], object]], Subscriptions[Any]],
-        watchdog: Callable[[HoldTable, Calls[Any]], Watchdog],
+        self, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Callable[..., Watchdog]
     ) -> None:
         self.masters = masters
         self.holds = HoldTable(self.clock, self.runtime, masters, self._holding)
         self.under_way = self.holds.under_way
         self._local_queue = LocalQueue(self.runtime, self.clock, self.holds.mutex)
-        self.notifications = subscriptions(self.pass_on)
+        self.notifications = notifications
         self.watchdog = watchdog(self.holds, masters)
 
     @abstractmethod

@@ -9,13 +9,10 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import ClassVar
 
 from .._client import engine
 from .._client.calls import Calls
-from .._client.connections import Wiring
-from .._client.endpoints import groups
 from .._client.engine import client_label
 from .._client.subscriptions import Subscriptions
 from ..clock import Clock
@@ -34,13 +31,11 @@ class Engine(engine.Engine):
     holding: ClassVar[set[Engine]] = set()
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        runtime = Runtime()
-        masters = [endpoint.label for endpoint in endpoints]
-        super().__init__(masters, options, clock, runtime, groups(endpoints))
+        super().__init__(endpoints, options, clock, Runtime())
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
-        wiring = Wiring(Connections, endpoints, self.context, self._timeout, runtime)
-        self._compose(Calls(wiring), partial(Subscriptions, wiring), Watchdog)
+        wiring = self._wiring(Connections)
+        self._compose(Calls(wiring), Subscriptions(wiring, self.pass_on), Watchdog)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:

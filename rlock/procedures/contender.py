@@ -71,12 +71,7 @@ class Contender:
     """One acquire of one owner. ``until``: the instant at which its time ends."""
 
     def __init__(
-        self,
-        key: OwnerKey,
-        options: LockOptions,
-        until: float,
-        began_at: float,
-        writer: Hold | None = None,
+        self, key: OwnerKey, options: LockOptions, until: float, began_at: float, writer: Hold | None = None
     ) -> None:
         self.key = key
         self.name = options.name

@@ -101,7 +101,7 @@ def _hand_over(
     """Release and hand the lock to a waiter of this process; whether it has the lock."""
     context, lease = port.context, hold.options.lease
     next_owner = context.new_owner(next_waiter.key.label)
-    words = (context.wire, hold.name, hold.owner, hold.waiter, place, next_owner)
+    words = (context.wire, hold.owner, hold.waiter, place, next_owner)
     token = context.time.us(context.clock())
     command = commands.hand_over(*words, barging=may_barge(hold, next_waiter), token=token)
     # A late delivery must not give the lock to a waiter that may have gone by then.

@@ -89,15 +89,7 @@ def free(
 
 
 def hand_over(
-    wire: Wire,
-    name: str,
-    owner: str,
-    waiter: str,
-    next_waiter: Place,
-    next_owner: str,
-    *,
-    barging: bool,
-    token: int,
+    wire: Wire, owner: str, waiter: str, next_waiter: Place, next_owner: str, *, barging: bool, token: int
 ) -> Command:
     """The holder gives the lock to a waiter of the same process, with the owner token ``next_owner``.
 
@@ -106,7 +98,7 @@ def hand_over(
     """
     order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
     favoured = (next_waiter.waiter, next_owner, lease_ms, order)
-    command = _hand_over(wire, name).render(waiter, "", *favoured, str(token), owner, echo=owner)
+    command = _hand_over(wire, next_waiter.name).render(waiter, "", *favoured, str(token), owner, echo=owner)
     command.acknowledged = True
     return command
 
@@ -257,21 +249,14 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
 
 
 def transfer(
-    handle: Handle,
-    present: str,
-    owner: str,
-    lease_ms: int = 0,
-    waiter: str = "",
-    *,
-    checked: bool = False,
-    guarded: bool = True,
+    handle: Handle, present: str, owner: str, waiter: str = "", *, checked: bool = False, guarded: bool = True
 ) -> Command:
-    """Put an owner token in the place of the present one, with this lease; 0: with the rest of the present.
+    """Put an owner token in the place of the present one, with the rest of its lease.
 
     ``checked``: only where no fencing token above the handle's mark was given.
     """
     keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
-    words = (str(lease_ms), str(handle.hold_count), str(handle.mark) if checked else "", waiter)
+    words = ("0", str(handle.hold_count), str(handle.mark) if checked else "", waiter)
     return _command(scripts.TRANSFER, keys, (*words, present, owner), echo=owner)
 
 

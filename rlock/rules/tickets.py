@@ -71,9 +71,9 @@ class FleetTime:
     def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
         """Use the times in the votes of a round. To a grant, masters far from the proposal send theirs."""
         # A copy: other threads read late replies of a decided round.
-        times = {master: vote.time_us for master, vote in list(votes.items()) if vote.time_us}
-        for master, time_us in times.items():
-            self.note(master, time_us, (sent_at + now) / 2)
+        for master, vote in list(votes.items()):
+            if vote.time_us:
+                self.note(master, vote.time_us, (sent_at + now) / 2)
 
     def not_before(self, master: int, time_us: int) -> float | None:
         """A local instant at which a master's time was not ``time_us`` yet; None: it was not asked lately.

@@ -26,7 +26,7 @@ from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 FREE = commands.free(OWN, "job", "you:1")
 #: A release that grants the lock to the next owner.
 PLACE = Place("job", "t:1", "client_id", 9_000, fair=False)
-OVER = commands.hand_over(OWN, "job", "you:1", "", PLACE, "t:2", barging=True, token=9)
+OVER = commands.hand_over(OWN, "you:1", "", PLACE, "t:2", barging=True, token=9)
 
 
 def group(masters: int = 1, replicas: int = 1) -> WiredCalls:

@@ -89,7 +89,7 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
         check(commands.leave_queue(wire, name, where.waiter))
         check(commands.nudge(wire, name))
         check(commands.evict(wire, name, owner, 20.0))
-        check(commands.hand_over(wire, name, owner, "", where, owner, barging=True, token=7))
+        check(commands.hand_over(wire, owner, "", where, owner, barging=True, token=7))
     check(commands.wait(where))
     check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))
     check(commands.status(name))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from rlock._client.engine import Engine
 from rlock.errors import QuorumUnreachableError
@@ -33,6 +33,7 @@ from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.restart_guard import Guard
 from rlock.rules.tickets import Place
 
+Step = TypeVar("Step")
 YES = Vote(Code.YES, "me:1", token=9)
 ABSENT = Vote(Code.ABSENT)
 DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
@@ -156,10 +157,12 @@ class World(Port, Masters, Notifications):
     def sent(self, script: scripts.Script) -> list[Any]:
         return [s for s in self.steps if isinstance(s, (Call, Send)) and s.command.script is script]
 
-    def call(self, request: Request) -> WaitGenerator[Ballot]:
-        step = Call(*request[:6])
+    def note(self, step: Step) -> Step:
         self.steps.append(step)
-        yield step
+        return step
+
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
+        yield (step := self.note(Call(*request[:6])))
         return self.answer(step)
 
     def answer(self, step: Call) -> Ballot:
@@ -189,16 +192,13 @@ class World(Port, Masters, Notifications):
         return ballots
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
-        step = Collect(until)
-        self.steps.append(step)
-        yield step
+        yield self.note(Collect(until))
         for i, vote in self.stragglers.items():
             self.last.cast(i, vote)
 
     def start(self, request: Request) -> Ballot:
         step = Call(request.command, request.timeout, request.settle, request.targets)
-        self.steps.append(step)
-        return self.answer(step)
+        return self.answer(self.note(step))
 
     def read_arrived(self) -> None: ...
 
@@ -211,15 +211,11 @@ class World(Port, Masters, Notifications):
         return self.subscribed
 
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
-        step = Subscribe(contender)
-        self.steps.append(step)
-        yield step
+        yield self.note(Subscribe(contender))
         return self.heard_by
 
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
-        step = Wait(contender, until)
-        self.steps.append(step)
-        yield step
+        yield (step := self.note(Wait(contender, until)))
         return self.park(step)
 
     def unsubscribe(self, contender: Contender, *, left: bool) -> None:

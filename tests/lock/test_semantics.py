@@ -161,7 +161,8 @@ def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
 HOLDER = """
     import sys, rlock
     client = rlock.Client(sys.argv[2:], ttl=float(sys.argv[1]))
-    lock = acquired(client)
+    lock = client.lock("x")
+    lock.acquire()
     print("held", flush=True)
     sys.stdin.readline()
     lock.release()

@@ -12,14 +12,7 @@ import pytest
 
 import rlock
 from rlock import Client, events
-from rlock.events import (
-    Event,
-    Lost,
-    MasterAnswers,
-    MasterFailed,
-    RenewalStopped,
-    Renewed,
-)
+from rlock.events import Event, Lost, MasterAnswers, MasterFailed, RenewalStopped, Renewed
 from rlock.testing import memory_client
 
 from ..servers import Fleet, raw
@@ -50,8 +43,8 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     def fail(error: rlock.LeaseLostError) -> None:
         raise ZeroDivisionError
 
-    first, second, third = client.lock("a", on_lost=block), client.lock("b", on_lost=fail), client.lock("c")
-    for lock in (first, second, third):
+    third = client.lock("c")
+    for lock in (client.lock("a", on_lost=block), client.lock("b", on_lost=fail), third):
         lock.acquire()
     client.evict("a")
     client.evict("b")
@@ -170,10 +163,7 @@ def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
     assert [event.cause for event in ledger.of(RenewalStopped, Lost)] == ["dead owner", "dead owner"]
 
 
-def test_an_observer_that_raises_stops_nothing(
-    make_client: MakeClient, masters: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = make_client(masters(3).urls)
+def test_an_observer_that_raises_stops_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Event] = []
 
     def rude(event: Event) -> None:
@@ -181,11 +171,9 @@ def test_an_observer_that_raises_stops_nothing(
         raise ValueError("rude")
 
     end = events.observe(rude)
-    try:
-        with client.lock("job"):
-            assert client.lock("job").is_owned()
-    finally:
-        end()
+    with client.lock("job"):
+        assert client.lock("job").is_owned()
+    end()
     count = len(seen)
     assert count >= 2
     assert "an observer failed" in caplog.text
