@@ -257,9 +257,8 @@ def any_command(random: Random, twins: Twins, owners: Sequence[str]) -> Command:
         return commands.confirm(name, owner, lease_ms, random.choice((given, given, token)), guarded=guarded)
     if kind == "transfer" and owners is OWNERS and twins.model.keys.get(name, Entry("hash")).kind == "hash":
         handle = Handle(name, owner, token, token, random.randrange(1, 4), lease_ms, ())
-        waiter, rest = random.choice(("", where.waiter)), random.choice((0, lease_ms))
-        checked = random.random() < 0.5
-        return commands.transfer(handle, owner, random.choice(owners), rest, waiter, checked=checked)
+        waiter, checked = random.choice(("", where.waiter)), random.random() < 0.5
+        return commands.transfer(handle, owner, random.choice(owners), waiter, checked=checked)
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
         return commands.handshake(random.choice(("", *LIVES)), memory, twins.model.text(keys.NOTE))
