@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from . import clock
 from ._client.endpoints import Endpoint, Group, endpoints
 from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
 from .events import log
@@ -158,14 +157,6 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
     def _after_fork(self) -> None:
         """In a forked child: drop what belongs to the parent."""
 
-    def _now(self) -> float:
-        engine = self._here()
-        return clock.now() if engine is None else engine.clock()
-
-    @property
-    def _timeout(self) -> float:
-        return self._options.lease(None).request_timeout
-
     def __reduce__(self) -> tuple[Any, ...]:
         sources = [endpoint.source for endpoint in self._endpoints]
         if not all(isinstance(source, str) for source in sources):
@@ -222,7 +213,7 @@ class BaseLock(Generic[Signal]):
         threading.RLock().acquire(blocking, timeout)
         if not blocking:
             return AT_ONCE
-        return FOR_EVER if timeout == -1 else self._client._now() + timeout
+        return FOR_EVER if timeout == -1 else self._client._engine().clock() + timeout
 
     def is_owned(self) -> bool:
         """Whether the caller holds the lock with validity left, at this moment. See `remaining`."""

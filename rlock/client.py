@@ -110,7 +110,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
+        return engine.perform(inspect.status(engine.masters, check_name(name), engine.timeout))
 
     def evict(self, name: str) -> list[str]:
         """Remove every holder of a lock; returns the removed owner tokens. Two rounds to all.
@@ -123,7 +123,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """
         engine = self._engine()
-        return engine.perform(inspect.evict(engine.masters, check_name(name), self._timeout))
+        return engine.perform(inspect.evict(engine.masters, check_name(name), engine.timeout))
 
     def init(self) -> dict[str, str | None]:
         """State that nothing was locked before: lifts the restart guard of every master that answers.
@@ -137,7 +137,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         :raises OptionsError: ``restart_guard=0`` has turned the guard off.
         """
         engine = self._engine()
-        return engine.perform(inspect.init(engine.masters, self._timeout))
+        return engine.perform(inspect.init(engine.masters, engine.timeout))
 
     def leader(
         self,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[2]
+from tests.cli.shell import done
+from tests.docs.pages import TOP
 
 
 @pytest.mark.parametrize(
@@ -29,5 +28,5 @@ TOP = Path(__file__).resolve().parents[2]
 )
 def test_a_sample_of_the_instants_leaves_a_client_that_works(words: str) -> None:
     command = [sys.executable, "-m", "evidence.interrupts", *shlex.split(words)]
-    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    found = done(command, cwd=TOP, timeout=120)
+    assert found.code == 0, found.out + found.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import time
 from collections import Counter
@@ -12,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from click.testing import CliRunner
-
-from rlock.cli.main import cli
 from rlock.telemetry import instruments
 from rlock.telemetry.instruments import Instrument
+from tests.cli.shell import inside
 
 HEAD = ["fault", "slower", "pause", "MB", "noticed", "warnings", "log", "doctor", "metrics"]
 #: Gauges and counters of a master, by what the table calls them.
@@ -102,12 +99,7 @@ class Gauges:
 
 def asked_doctor(urls: Sequence[str], master: str) -> str:
     """The first finding of `rlock doctor` about a master that is an error or a warning."""
-    clean = {key: None for key in os.environ if key.startswith("RLOCK_")}
-    own = {"RLOCK_CONFIG": "", "RLOCK_MASTERS": ",".join(urls), "RLOCK_RESTART_GUARD": "0"}
-    words = ["doctor", "--json", "--measure", "0"]
-    result = CliRunner().invoke(cli, words, env={**clean, **own}, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    findings = [each for each in json.loads(result.stdout)["findings"] if each["master"] == master]
+    found = inside("doctor", "--json", "--measure", "0", masters=urls, RLOCK_RESTART_GUARD="0")
+    findings = [each for each in json.loads(found.out)["findings"] if each["master"] == master]
     bad = [each["what"] for each in findings if each["severity"] in ("error", "warning")]
     return bad[0].replace(master, "").strip() if bad else ""

@@ -123,7 +123,7 @@ class Client(Process, Engine):
         """Masters answer within the request time-out, some of them nearly too late."""
         slow = dice.choice((0.3, 0.45, 0.6, 0.9))
         for there, back in (*self.ways, *self.message_ways):
-            there.extra = back.extra = dice.choice((0.0, 1.0, 1.0)) * slow * self._timeout / 2
+            there.extra = back.extra = dice.choice((0.0, 1.0, 1.0)) * slow * self.timeout / 2
 
     def thread(self) -> Thread:
         self._threads += 1
@@ -211,7 +211,7 @@ class Client(Process, Engine):
     def looking(self, name: str) -> WaitGenerator[bool]:
         """Whether somebody may hold a lock; the referee checks that "no" is true."""
         held = self.world.referee.held(name)
-        answer = yield from locked(self.masters, name, self._timeout)
+        answer = yield from locked(self.masters, name, self.timeout)
         if not answer:
             self.world.referee.free(name, held)
         return answer
@@ -227,7 +227,7 @@ class Client(Process, Engine):
 
     def evict(self, name: str) -> Program:
         try:
-            yield from evict(self.masters, name, self._timeout)
+            yield from evict(self.masters, name, self.timeout)
         except (QuorumUnreachableError, KeyboardInterrupt):
             pass  # the operator has to come again
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.cli.shell import done
+from tests.docs.pages import TOP
 from tests.seeds import first_seed
 
 from .faults import ACTS
@@ -50,10 +50,7 @@ def test_a_seed_has_the_same_history_in_another_process() -> None:
 
     def replay(hash_seed: str) -> str:
         command = [sys.executable, "-m", "evidence.hunt", "--seed", "5"]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        top = Path(__file__).parents[2]
-        done = subprocess.run(command, cwd=top, env=environment, capture_output=True, text=True, check=True)
-        return done.stdout
+        return done(command, cwd=TOP, env={**os.environ, "PYTHONHASHSEED": hash_seed}).out
 
     assert replay("1") == replay("2")
     assert "\n".join(play(drawn(5), history=True).history) in replay("3")

@@ -62,10 +62,9 @@ class Calls(Pipeline[L], Masters):
             self._judge_again(call)
             if call.granted < call.quorum:
                 yield from self._resend_gen(call)
-        except BaseException:
+        finally:
             # Ctrl-C may come before `_finish`. Then a late NOSCRIPT must not send the acquire once more.
             call.over = True
-            raise
         return call
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
@@ -77,10 +76,9 @@ class Calls(Pipeline[L], Masters):
                 self._send(call)
             for call in calls:
                 yield from self._finish(call)
-        except BaseException:
+        finally:
             for call in calls:
-                call.over = True
-            raise
+                call.over = True  # see `call`
         for call in calls:
             self._judge_again(call)
         return [*calls]

@@ -62,10 +62,10 @@ class Engine(Port):
         self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups)
         self.runtime = runtime
         self._endpoints = endpoints
-        self._timeout = options.lease(None).request_timeout
+        self.timeout = options.lease(None).request_timeout  # seconds, of a request to all masters
 
     def _wiring(self, connections: Callable[..., Any]) -> Wiring:
-        return Wiring(connections, self._endpoints, self.context, self._timeout, self.runtime)
+        return Wiring(connections, self._endpoints, self.context, self.timeout, self.runtime)
 
     def _compose(
         self, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Callable[..., Watchdog]
@@ -235,7 +235,7 @@ class Engine(Port):
         except BaseException as error:
             if hold.count < 1 and type(error) is not NotHeldError:
                 # Otherwise Ctrl-C or a close at the same time leaves the end unreported.
-                self.holds.report_given_up(hold)
+                self.holds.report_released(hold, self.clock(), confirmed=False)
             raise
 
     def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:

@@ -170,7 +170,7 @@ class HoldTable:
         end(self._masters, hold)
         self.under_way.releasing.pop(hold.owner, None)
         self.read_on(hold)
-        self.report_given_up(hold)
+        self.report_released(hold, self.clock(), confirmed=False)
 
     def report_acquired(self, hold: Hold, grant: Grant, contender: Contender) -> None:
         masters, queued = len(self._masters.context.masters), contender.told_queued
@@ -200,9 +200,6 @@ class HoldTable:
             hold.report.end_reported = True
             emit(event)
         hold.report.end_reported = True
-
-    def report_given_up(self, hold: Hold) -> None:
-        self.report_released(hold, self.clock(), confirmed=False)
 
 
 def _outcome(error: BaseException | None) -> str:

@@ -70,7 +70,7 @@ class Engine(engine.Engine):
             self.runtime.later(self.close)
             return
         # At the end of the process the thread of `later` would stop in the middle.
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + self.timeout
         while self.holds.closer not in (None, self.runtime.caller()) and time.monotonic() < until:
             time.sleep(0.005)
         try:

@@ -138,17 +138,17 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     async def status(self, name: str) -> LockStatus:
         """The holder of a lock, and each master's view; see `rlock.Client.status`."""
         engine = self._engine()
-        return await engine.perform(inspect.status(engine.masters, check_name(name), self._timeout))
+        return await engine.perform(inspect.status(engine.masters, check_name(name), engine.timeout))
 
     async def evict(self, name: str) -> list[str]:
         """Remove every holder of a lock; returns the removed owner tokens. See `rlock.Client.evict`."""
         engine = self._engine()
-        return await engine.perform(inspect.evict(engine.masters, check_name(name), self._timeout))
+        return await engine.perform(inspect.evict(engine.masters, check_name(name), engine.timeout))
 
     async def init(self) -> dict[str, str | None]:
         """State that nothing was locked before; see `rlock.Client.init`, with its dangers."""
         engine = self._engine()
-        return await engine.perform(inspect.init(engine.masters, self._timeout))
+        return await engine.perform(inspect.init(engine.masters, engine.timeout))
 
     def leader(
         self,

@@ -111,7 +111,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     context, options, findings = port.context, contender.options, contender.findings
     until, clock, random = contender.until, context.clock, context.random
     failures = splits = 0
-    wake = Wake.TIME
+    wake, nudged = Wake.TIME, False
     if until > AT_ONCE and port.notifications.is_subscribed(options.name):
         # Another waiter of this process has subscribed: the first round can ask for a place.
         yield from _subscribe(port, contender, 0.0)
@@ -126,14 +126,14 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         if contender.stage in (Stage.JOINING, Stage.WAITING):
             port.report_place(contender)
         findings.partial = findings.partial + 1 if wake is Wake.HANDED else 0
-        move = next_move(ballot, contender, now)
-        findings.nudged = move is Move.NUDGE
-        if move is Move.NUDGE:
+        move = next_move(contender.lost_round(now, nudged=nudged))
+        nudged = move is Move.NUDGE
+        if nudged:
             yield from _nudge(port, contender, timeout)
             if contender.stage is Stage.NEW:
                 continue
-            move = next_move(ballot, contender, now)
-            findings.nudged = False
+            move = next_move(contender.lost_round(now, nudged=True))
+            nudged = False
         if move is Move.FAIL:
             raise impossible(context, options.name, ballot)
         if move is Move.STOP:

@@ -16,7 +16,7 @@ from ..rules.lease import Confirmation
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot
 from ..rules.tickets import Place
-from ..rules.waiting import STAGES, Stage, Step
+from ..rules.waiting import STAGES, LostRound, Stage, Step
 
 
 class Grant(NamedTuple):
@@ -41,7 +41,6 @@ class Findings:
     #: The messages that woke it the last time, by master.
     handed: dict[int, HandOff] = field(default_factory=dict)
     queue_length: int = 0  # in the last round, this contender included; 0: no master reported it
-    nudged: bool = False  # the masters were nudged before the last round
     partial: int = 0  # hand-offs in a row from fewer masters than a quorum
     contended: bool = False  # some owner certainly had a quorum during this call
     settling: int = 0  # rounds that were spent on settling a split vote
@@ -97,13 +96,9 @@ class Contender:
         #: Its events that were emitted: each one once, also if Ctrl-C comes between two lines.
         self.told_queued = self.told_end = False
 
-    @property
-    def verdict(self) -> Verdict:
-        return self.findings.verdict
-
-    @property
-    def nudged(self) -> bool:
-        return self.findings.nudged
+    def lost_round(self, now: float, *, nudged: bool) -> LostRound:
+        findings = self.findings
+        return LostRound(findings.ballot, findings.verdict, self.stage, nudged, now >= self.until)
 
     def step(self, step: Step) -> None:
         stage = STAGES.get((self.stage, step))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..model import Code, Verdict
 from .quorum import Ballot
@@ -49,17 +49,14 @@ STAGES: dict[tuple[Stage, Step], Stage] = {
 }
 
 
-class ContenderState(Protocol):
-    """The part of a contender that decides its next move."""
+class LostRound(NamedTuple):
+    """A round that a contender did not win."""
 
+    ballot: Ballot
+    verdict: Verdict
     stage: Stage
-    until: float  # the instant at which its time ends
-
-    @property
-    def verdict(self) -> Verdict: ...
-
-    @property
-    def nudged(self) -> bool: ...
+    nudged: bool  # the masters were nudged before it
+    time_is_over: bool
 
 
 class Move(enum.Enum):
@@ -75,66 +72,57 @@ class Move(enum.Enum):
 
 class Row(NamedTuple):
     when: str  # the condition in words, for the docs
-    holds: Callable[[Ballot, ContenderState, float], bool]
+    holds: Callable[[LostRound], bool]
     move: Move
 
 
-def _queued(ballot: Ballot) -> bool:
-    return any(vote.code == Code.QUEUED for vote in ballot.votes.values())
+def _queued(lost: LostRound) -> bool:
+    return any(vote.code == Code.QUEUED for vote in lost.ballot.votes.values())
 
 
-def _no_vote(ballot: Ballot, contender: ContenderState, _now: float) -> bool:
+def _no_vote(lost: LostRound) -> bool:
     """Whether too few masters have a vote. A first refusal by a quorum of them earns a place first."""
-    if contender.verdict not in (Verdict.UNREACHABLE, Verdict.TOO_LATE):
+    if lost.verdict not in (Verdict.UNREACHABLE, Verdict.TOO_LATE):
         return False
-    refused = contender.verdict is Verdict.UNREACHABLE and ballot.answered >= ballot.quorum
-    return not (refused and contender.stage is Stage.NEW)
+    refused = lost.verdict is Verdict.UNREACHABLE and lost.ballot.answered >= lost.ballot.quorum
+    return not (refused and lost.stage is Stage.NEW)
 
 
 #: The first row that holds decides.
 MOVES = (
     Row(
         "no quorum names a holder, and too many masters have an obstacle that lasts",
-        lambda ballot, contender, now: contender.verdict is not Verdict.HELD and ballot.hopeless,
+        lambda lost: lost.verdict is not Verdict.HELD and lost.ballot.hopeless,
         Move.FAIL,
     ),
     # The masters that queued this contender are free, and somebody stands before it. If that waiter is dead,
     # nobody else would ever take it out of the queue.
     Row(
         "the votes are split, and a free master has others first in its queue",
-        lambda ballot, contender, now: (
-            contender.verdict is Verdict.SPLIT and not contender.nudged and _queued(ballot)
-        ),
+        lambda lost: lost.verdict is Verdict.SPLIT and not lost.nudged and _queued(lost),
         Move.NUDGE,
     ),
-    Row("the time is over", lambda ballot, contender, now: now >= contender.until, Move.STOP),
+    Row("the time is over", lambda lost: lost.time_is_over, Move.STOP),
     # Nobody can win while so many masters have no vote: handing on their votes would only keep all waiters
     # busy.
     Row("too few masters have a vote", _no_vote, Move.RETRY),
-    Row(
-        "it has no place in the queue",
-        lambda ballot, contender, now: contender.stage is Stage.NEW,
-        Move.SUBSCRIBE,
-    ),
+    Row("it has no place in the queue", lambda lost: lost.stage is Stage.NEW, Move.SUBSCRIBE),
     Row(
         "a quorum names a holder, or a free master has others first in its queue",
-        lambda ballot, contender, now: contender.verdict is Verdict.HELD or _queued(ballot),
+        lambda lost: lost.verdict is Verdict.HELD or _queued(lost),
         Move.SLEEP,
     ),
     # In the middle of a hand-off some masters name the last holder and some the next one; or votes were split
     # and go to the first in the queue. Asking again would only disturb.
     Row(
         "it has a ticket, and nobody can have a quorum",
-        lambda ballot, contender, now: contender.stage is Stage.WAITING and ballot.scattered(),
+        lambda lost: lost.stage is Stage.WAITING and lost.ballot.scattered(),
         Move.SLEEP_BRIEFLY,
     ),
     # Sleeping as if somebody held the lock could leave all contenders asleep over a free one.
-    Row("otherwise", lambda ballot, contender, now: True, Move.BACK_OFF),
+    Row("otherwise", lambda lost: True, Move.BACK_OFF),
 )
 
 
-def next_move(ballot: Ballot, contender: ContenderState, now: float) -> Move:
-    for row in MOVES:
-        if row.holds(ballot, contender, now):
-            return row.move
-    raise AssertionError("the last row of MOVES always holds")
+def next_move(lost: LostRound) -> Move:
+    return next(row.move for row in MOVES if row.holds(lost))

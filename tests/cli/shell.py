@@ -33,11 +33,11 @@ def environment(masters: Sequence[str] = (), **extra: str) -> dict[str, str]:
     return {**kept, **extra}
 
 
-def done(command: Sequence[str | bytes], **options: Any) -> Done:
+def done(command: Sequence[str | bytes], *, timeout: float = 60, **options: Any) -> Done:
     options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
     if "input" in options:
         options.pop("stdin")
-    found = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False, **options)
+    found = subprocess.run(command, text=True, capture_output=True, timeout=timeout, check=False, **options)
     assert "Traceback" not in found.stderr, found.stderr
     code = found.returncode
     return Done(code if code >= 0 else 128 - code, found.stdout, found.stderr)

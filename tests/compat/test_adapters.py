@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import redis
 import rlock
 from rlock.compat import redis_py
 
+from ..cli.shell import done
 from ..servers import Fleet
 
 pytestmark = pytest.mark.slow
@@ -58,15 +58,12 @@ print(held.locked())
 
 
 def test_cache_lock_of_django_redis_is_on_the_quorum_by_settings_alone(masters3: Fleet) -> None:
-    environment = {**os.environ, "URLS": " ".join(masters3.urls)}
     masters3[2].pause()  # one dead master that nobody notices
     try:
-        ran = subprocess.run(
-            [sys.executable, "-c", DJANGO], env=environment, capture_output=True, text=True, timeout=60
-        )
+        ran = done([sys.executable, "-c", DJANGO], env={**os.environ, "URLS": " ".join(masters3.urls)})
     finally:
         masters3[2].resume()
-    assert ran.stdout.split() == ["True", ":1:report", "True", "1", "False"], ran.stderr
+    assert ran.out.split() == ["True", ":1:report", "True", "1", "False"], ran.err
 
 
 def test_the_scheduler_of_redbeat_holds_and_extends_it(client: rlock.Client, locking: Any) -> None:

@@ -27,6 +27,7 @@ from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.quorum import Ballot
 
+from ..cli.shell import done
 from ..interrupts import every_line
 from ..servers import Fleet
 
@@ -74,16 +75,10 @@ def test_the_tests_of_redis_py_pass(
     (tmp_path / "pytest.ini").write_text(INI)
     named = {"RLOCK_COMPAT_URLS": real_masters(masters).urls, "RLOCK_COMPAT_EXCLUDED": EXCLUDED}
     environment = {**os.environ, **{variable: " ".join(words) for variable, words in named.items()}}
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
-    assert f"{passed} passed" in ran.stdout
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    ran = done(command, cwd=tmp_path, env=environment, timeout=110)
+    assert ran.code == 0, ran.out[-6000:] + ran.err[-2000:]
+    assert f"{passed} passed" in ran.out
 
 
 @pytest.fixture

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Verdict, Vote
+from rlock.procedures.contender import Contender
+from rlock.rules.holds import OwnerKey
+from rlock.rules.options import LeaseOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.waiting import MOVES, STAGES, Move, Stage, Step, next_move
+from rlock.rules.waiting import MOVES, STAGES, LostRound, Move, Stage, Step, next_move
 
 YES = Vote(Code.YES, "me:1")
 THEIRS = Vote(Code.FOREIGN, "them:1", 1, 9_000)
@@ -25,14 +27,6 @@ NOW = 1000.0
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
 
 
-@dataclass
-class State:
-    stage: Stage
-    verdict: Verdict
-    nudged: bool
-    until: float
-
-
 def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballot:
     ballot = Ballot(len(votes), settle)
     for i, vote in enumerate(votes):
@@ -41,13 +35,13 @@ def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballo
     return ballot
 
 
-def states(ballot: Ballot) -> list[State]:
+def states(ballot: Ballot) -> list[LostRound]:
     """All states in which a contender can be after this round was lost; TOO_LATE: won, but over time."""
     verdict = ballot.judge(NOW, NOW + 1.0)
     if verdict is Verdict.WON:
         verdict = Verdict.TOO_LATE
-    found = itertools.product(TRYING, (verdict,), (False, True), (NOW - 1.0, NOW, NOW + 1.0))
-    return [State(*state) for state in found]
+    found = itertools.product(TRYING, (False, True), (False, True))
+    return [LostRound(ballot, verdict, *state) for state in found]
 
 
 def all_ballots(kinds: tuple[Vote, ...], masters: int) -> list[Ballot]:
@@ -81,12 +75,12 @@ def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
         queued = any(vote.code == Code.QUEUED for vote in votes)
         won = sum(vote.code == Code.YES for vote in votes) >= quorum
         for state in states(ballot):
-            move = next_move(ballot, state, NOW)
+            move = next_move(state)
             if not holder and not won and masters - stuck < quorum:
                 assert move is Move.FAIL, "no waiting can help"
             elif not holder and not won and eligible >= quorum and queued and not state.nudged:
                 assert move is Move.NUDGE, "a dead waiter may stand before it"
-            elif state.until <= NOW:
+            elif state.time_is_over:
                 assert move is Move.STOP
             elif won:
                 assert move is Move.RETRY, "the votes came too late"
@@ -107,8 +101,15 @@ def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
 
 def test_each_row_of_the_table_decides_some_ballot() -> None:
     kinds = (YES, THEIRS, OTHERS, QUEUED, DENIED, DOWN)
-    moves = {next_move(ballot, state, NOW) for ballot in all_ballots(kinds, 3) for state in states(ballot)}
+    moves = {next_move(state) for ballot in all_ballots(kinds, 3) for state in states(ballot)}
     assert moves == set(Move) == {row.move for row in MOVES}
+
+
+@pytest.mark.parametrize(("now", "over"), [(NOW - 1e-6, False), (NOW, True), (NOW + 1.0, True)])
+def test_the_time_of_a_contender_is_over_at_its_very_end(now: float, over: bool) -> None:
+    contender = Contender(OwnerKey("me", int), LockOptions("x", LeaseOptions(10.0, 0.5)), NOW, NOW - 1.0)
+    contender.findings.note(Verdict.SPLIT, cast((YES, THEIRS, OTHERS)))
+    assert contender.lost_round(now, nudged=False).time_is_over is over
 
 
 @pytest.mark.rule("4.2")

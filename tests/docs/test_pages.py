@@ -18,8 +18,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -37,11 +35,12 @@ from rlock.rules.quorum import quorum
 from rlock.testing.local.embedded import Master, ServerBinary, Tls
 from rlock.testing.local.spawn import free_port
 
+from ..cli.shell import done
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..repository.test_house import MODULES, ROOT
 from ..servers import Fleet, raw
-from .pages import DOCS, PAGES, RLOCK, TOP, marked, starter, write_scripts
+from .pages import DOCS, PAGES, PYTHON, RLOCK, TOP, marked, starter, write_scripts
 
 
 def test_every_row_of_the_table_of_faults_names_a_test() -> None:
@@ -107,25 +106,14 @@ _FETCHED = re.compile(
 )
 
 
-def build(to: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(TOP / "mkdocs.yml"), "-d", str(to)],
-        cwd=TOP,
-        env={**os.environ, "PYTHONPATH": str(TOP), "NO_MKDOCS_2_WARNING": "true"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.skipif(NO_SITE, reason="mkdocs-material is in the group docs")
 @pytest.mark.timeout(300)
 def test_the_site_is_complete(tmp_path: Path) -> None:
     """Built without a warning, which a broken link would be; it fetches nothing from the network."""
-    site = tmp_path / "site"
-    build(site)
+    site, env = tmp_path / "site", {**os.environ, "PYTHONPATH": str(TOP), "NO_MKDOCS_2_WARNING": "true"}
+    command = [PYTHON, "-m", "mkdocs", "build", "--strict", "-f", str(TOP / "mkdocs.yml"), "-d", str(site)]
+    built = done(command, cwd=TOP, env=env, timeout=240)
+    assert built.code == 0, built.out + built.err
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.html"))}
     fetched = [target for text in texts.values() for found in _FETCHED.findall(text) for target in found]
     assert [target for target in fetched if "//" in target] == []

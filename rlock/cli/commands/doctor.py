@@ -47,8 +47,8 @@ def doctor(*, name: str | None, strict: bool, measure: float, as_json: bool, set
     """
     client = settings.client()
     options = client._options
-    scope = Scope(name, WIRES[options.interop])
-    fleet = Fleet((), options.ttl, options.max_ttl, client._timeout, options.restart_guard)
+    scope, timeout = Scope(name, WIRES[options.interop]), options.lease(None).request_timeout
+    fleet = Fleet((), options.ttl, options.max_ttl, timeout, options.restart_guard)
     examine(client._endpoints, fleet, scope, measure)
     findings = diagnose(fleet)
     if as_json:

@@ -60,7 +60,7 @@ def evict(name: str, *, yes: bool, owner: str | None, as_json: bool, settings: S
             show("nobody was evicted", err=True)
             sys.exit(exits.FAILED)
         engine = client._engine()
-        evicted = engine.perform(inspect.evict(engine.masters, name, client._timeout, holders))
+        evicted = engine.perform(inspect.evict(engine.masters, name, engine.timeout, holders))
     if as_json:
         print_json({"name": name, "evicted": evicted, "holder": found.holder, "since": found.since})
     else:

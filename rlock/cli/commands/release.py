@@ -34,7 +34,7 @@ def free(own: Client, text: str) -> None:
     context, token = engine.context, engine.context.time.us(engine.clock())
     command = commands.free(context.wire, handle.name, handle.owner, token=token)
     # All: a master that is not asked before this process ends keeps the lock for the rest of the lease.
-    request = Request(command, own._timeout, Settle.ALL, resend_for=handle.lease_ms / 1000)
+    request = Request(command, engine.timeout, Settle.ALL, resend_for=handle.lease_ms / 1000)
     ballot = engine.perform(engine.masters.call(request))
     released = outcome(context, ballot)
     if released is not Released.DONE:

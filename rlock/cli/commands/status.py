@@ -40,7 +40,7 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
             found = own.status(name)
         except QuorumUnreachableError:
             engine, code = own._engine(), exits.unanswered(own)
-            (found,) = engine.perform(statuses(engine.masters, [name], own._timeout))
+            (found,) = engine.perform(statuses(engine.masters, [name], engine.timeout))
         groups = _groups(own)
     if as_json:
         print_json({**plain(found), "groups": groups})
@@ -51,10 +51,10 @@ def status(name: str, *, as_json: bool, settings: Settings) -> None:
 
 def _groups(client: Client) -> dict[str, GroupHealth]:
     """Which server leads each master that is a group."""
-    found = {}
+    found, timeout = {}, client._options.lease(None).request_timeout
     for endpoint in client._endpoints:
         if endpoint.replicas is not None:
-            reader = MasterReader(endpoint, "", client._timeout, ())
+            reader = MasterReader(endpoint, "", timeout, ())
             reader.look(None)
             reader.hang_up()
             if (group := reader.answer.told.get("group")) is not None:

@@ -90,7 +90,7 @@ class Scan:
         self._limit = limit
         self._scan_s = scan_s
         self._waiters = waiters
-        self._timeout = client._timeout
+        self._timeout = client._options.lease(None).request_timeout
         self._names: dict[str, _Name] = {}
         self._started_at = 0.0
         self._overflow = False
