@@ -132,6 +132,8 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
             counts = row.work in SAME and row.name != "detach"
             if counts and not scene.client._closed and not wrong:
                 count = before + scene.changed + change(row.name, result, failure)
+                # A name that is released while the set is acquired is acquired again.
+                count = max(count, 0) if row.name == "several names" else count
                 wrong += _counts(scene, masters, count)
             with suppress(rlock.RLockError if row.work in SAME or "closes" in row.work else StopIteration):
                 next(steps, None)
