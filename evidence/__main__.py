@@ -71,7 +71,9 @@ MODELS = (
     Part("interrupts-asyncio", "interrupts", "a cancellation of a task at each turn of its loop",
          "evidence.interrupts --asyncio", r"^\d+ instants, .*"),
     Part("interrupts-again", "interrupts", "a signal handler that uses the client there",
-         "evidence.interrupts --again --every 5", r"^\d+ instants, .*"),
+         "evidence.interrupts --again --masters 3 --every 25", r"^\d+ instants, .*"),
+    Part("interrupts-again-long", "interrupts", "the same at more instants, and on one master",
+         "evidence.interrupts --again --every 5", r"^\d+ instants, .*", long=True),
 )  # fmt: skip
 MASTERS = (
     Part("faults", "fault tests",
