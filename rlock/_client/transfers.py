@@ -28,16 +28,22 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
     if len(handle._replace(mark=MAX_TOKEN).text()) > MAX_CHARACTERS:
         most = f"a handle has {MAX_CHARACTERS} characters at the most: shorten its name"
         raise OptionsError(f"lock {name!r} was not detached: {most}")
+    # close() undoes it: nobody else has the handle before the caller.
+    owners, acquiring = [handle.owner], engine.under_way.acquiring
+    acquiring[id(owners)] = lock._options, owners
     try:
         outcome = yield from engine._release_held(hold, handle)
-        if outcome is None:
+        if outcome is None or engine.holds.closed:
             raise RLockError(f"lock {name!r} was not detached, but released: the client was closed")
+        acquiring.pop(id(owners))
         engine._report_release(hold, began, outcome)
         return handle._replace(mark=hold.mark).text()
     except BaseException:
         # Nobody gets the handle.
         free = commands.free(engine.context.wire, name, handle.owner)
         engine.masters.send(free, resend_for=handle.lease_ms / 1000)
+        if not engine.holds.closed:
+            acquiring.pop(id(owners), None)
         raise
 
 
