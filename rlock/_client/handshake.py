@@ -159,9 +159,8 @@ def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGener
     for _ in commands:
         try:
             found.append((yield from _settled(connection.read_response())))
-            if (
-                isinstance(found[-1], list) and len(found[-1]) > LONGEST_ANSWER
-            ):  # each of the rest may be as long
+            # At once: each of the rest may be as long.
+            if isinstance(found[-1], list) and len(found[-1]) > LONGEST_ANSWER:
                 text = f"an answer that nobody asked for: an array of {len(found[-1])} items"
                 raise ConnectError(Fault(FaultKind.DOWN, text))
         except errors("AuthenticationError"):

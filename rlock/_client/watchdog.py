@@ -10,6 +10,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
@@ -84,7 +85,8 @@ class Watchdog(ABC):
         """End in `LINGER_S` unless a hold comes: the last one has gone. With the mutex."""
         if self._wake_at > self._needed_until:
             self._needed_until = self._clock() + LINGER_S
-            self._parker.wake()
+            with suppress(RuntimeError):  # its event loop is closed
+                self._parker.wake()
 
     def read_on(self, writer: Hold) -> None:
         """Renew the reader of the same owner from now on, if there is one: the writer was released."""
