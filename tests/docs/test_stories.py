@@ -241,7 +241,7 @@ def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path) -
     write_scripts(tools, {"rlock": RLOCK, "python": f'exec "{PYTHON}" "$@"'})
     (tmp_path / ".tmp").mkdir()
     environ = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
-    # As at a terminal: a line is one write, and the log of another thread does not come into the middle of it.
+    # As at a terminal: a line is one write, and the log of another thread does not come into the middle.
     by_lines = "import sys\nsys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
     (tools / "sitecustomize.py").write_text(by_lines)
     environ |= {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{tools}{os.pathsep}{TOP}"}
