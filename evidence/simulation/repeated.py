@@ -234,6 +234,23 @@ def out_of_reach(nemesis: Nemesis) -> None:
     behind_each(nemesis, "enter", 0.9, shut)
 
 
+def onlookers(nemesis: Nemesis) -> None:
+    """Behind each grant a client asks who has the lock, and one of the masters answers late."""
+    dice, options = nemesis.dice, nemesis.play.fleet[0]
+
+    def ask() -> None:
+        one, host = nemesis.world.client(options), dice.choice(nemesis.world.hosts)
+        way = one.ways[host.index][0]
+        way.shut()
+        nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
+        one.thread().start(one.curious(nemesis.lock))
+
+    def later(*_: object) -> None:
+        nemesis.later(options.ttl * dice.uniform(0.3, 0.97), ask)
+
+    behind_each(nemesis, "enter", 0.9, later)
+
+
 def broken_off(nemesis: Nemesis) -> None:
     """Behind each grant beside a valid lease connections of its client end, and it asks again."""
 
@@ -289,5 +306,5 @@ def late_healers(nemesis: Nemesis) -> None:
 
 REPEATED = (
     late_commands, late_waiters, overtaken, stray_tokens, uneven, evictions, late_healers, one_fewer,
-    out_of_reach, broken_off,
+    out_of_reach, onlookers, broken_off,
 )  # fmt: skip

@@ -52,7 +52,16 @@ RARE = {"suspect", "threat", "absent"}
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
-REPEATED = ("one fewer", "out of reach", "broken off", "overtaken", "stray tokens", "uneven", "late healers")
+REPEATED = (
+    "one fewer",
+    "out of reach",
+    "broken off",
+    "overtaken",
+    "stray tokens",
+    "uneven",
+    "late healers",
+    "onlookers",
+)
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
@@ -269,7 +278,7 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
         if setup.habit == "apart":
-            last = dice.choice((["broken off"], ["newcomer"], of[:1]))
+            last = dice.choice((["broken off"], ["newcomer"], ["onlookers"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
             if setup.readers:
                 chosen = ["out of reach", "late healers"]
