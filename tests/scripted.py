@@ -172,14 +172,11 @@ class Box:
         self,
         owner: str = THEIRS,
         present: str = MINE,
-        lease_ms: int = LEASE_MS,
         *,
         count: int = 2,
         token: int | str = TOKEN,
-        waiter: str = "",
     ) -> Any:
-        keys = [LOCK, FENCE, QUEUE, NOTE]
-        *told, note, _ = self.call("transfer", keys, lease_ms, count, token, waiter, present, owner)
+        *told, note, _ = self.call("transfer", [LOCK, FENCE, NOTE], count, token, present, owner)
         assert note == (self.client.get(NOTE) or "")
         return told
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlock._client import closing, engine, transfers
 from rlock.procedures import transfer
 from rlock.procedures.contender import Grant
 from rlock.rules import scripts
@@ -19,11 +20,10 @@ def adopted_from_anybody(patches: Patches) -> None:
     """An adopter replaces the owner token of whoever has the lock by then."""
     patches.script(scripts.TRANSFER, _STANDS, "local stands = true\npresent = entry[1]\n")
 
-    def adopt(genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str) -> Any:
-        waiter, present, owner = words
-        held = self._holder(keys[0]) if token and self._fields(keys[0]) == 1 else None
+    def adopt(genuine: Any, self: Master, keys: Any, count: str, mark: str, present: str, owner: str) -> Any:
+        held = self._holder(keys[0]) if mark and self._fields(keys[0]) == 1 else None
         present = present if held is None else held[0]
-        return genuine(self, keys, lease, count, token and str(10**15 * 8), waiter, present, owner)
+        return genuine(self, keys, count, mark and str(10**15 * 8), present, owner)
 
     patches.wrap(Master, "_transfer", adopt)
 
@@ -45,13 +45,47 @@ def adopted_by_a_minority(patches: Patches) -> None:
 def free_lock_adopted(patches: Patches) -> None:
     """An adopter takes a lock that nobody holds any more, as an acquire does."""
     old = "if fields == 0 then\n    return {0, '', 0, -2, 0, 0, 0, note, 0}\n"
-    new = "if fields == 0 and token ~= '' then\n    fields = redis.call('hset', lock, present, count)\nend\n"
+    new = "if fields == 0 and mark ~= '' then\n    fields = redis.call('hset', lock, present, count)\nend\n"
     patches.script(scripts.TRANSFER, old, new + old)
 
-    def taken(genuine: Any, self: Master, keys: Any, lease: str, count: str, token: str, *words: str) -> Any:
-        if token and not self._fields(keys[0]):
-            self._set(keys[0], words[1], count)
+    def taken(genuine: Any, self: Master, keys: Any, count: str, mark: str, present: str, owner: str) -> Any:
+        if mark and not self._fields(keys[0]):
+            self._set(keys[0], present, count)
             self._pexpire(keys[0], "1000")
-        return genuine(self, keys, lease, count, token, *words)
+        return genuine(self, keys, count, mark, present, owner)
 
     patches.wrap(Master, "_transfer", taken)
+
+
+@bug("place kept by a detach", "3.12")
+def place_kept_by_a_detach(patches: Patches) -> None:
+    """A detach did not pass on the lock where a master had handed it to the holder's place in the queue. It
+    stayed taken there for the claim time."""
+
+    def detach(genuine: Any, port: Any, hold: Any, handle: Any) -> Any:
+        waiter, hold.waiter = hold.waiter, ""
+        try:
+            return (yield from genuine(port, hold, handle))
+        finally:
+            hold.waiter = waiter
+
+    patches.wrap(engine, "detach", detach)
+
+
+@bug("closed while it detaches", "3.12")
+def closed_while_it_detaches(patches: Patches) -> None:
+    """A client that was closed in the middle of a detach undid no handle that nobody had. The lock stayed
+    taken until the end of its lease."""
+    detaching: set[str] = set()
+
+    def handle_of(genuine: Any, *args: Any) -> Any:
+        handle = genuine(*args)
+        detaching.add(handle.owner)
+        return handle
+
+    def undo(genuine: Any, masters: Any, options: Any, owner: str) -> None:
+        if owner not in detaching:
+            genuine(masters, options, owner)
+
+    patches.wrap(transfers, "handle_of", handle_of)
+    patches.wrap(closing, "undo", undo)

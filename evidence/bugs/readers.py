@@ -9,6 +9,7 @@ from typing import Any
 from rlock._client import calls, hold_table
 from rlock._client.watchdog import Watchdog
 from rlock.procedures import acquire, attempt, inspect
+from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master
@@ -73,6 +74,17 @@ def validity_of_the_writer(patches: Patches) -> None:
     """An owner that read on with a shorter ttl took the writer's validity along, and masters ended its lease
     before. Two owners had the lock, without a fault."""
     patches.set(hold_table, "valid_until", lambda *_: math.inf)
+
+
+@bug("renewal of a former writer forgotten", "3.5")
+def renewal_of_a_former_writer_forgotten(patches: Patches) -> None:
+    """A renewal that is under way when its writer becomes a reader prolongs nothing. With slow masters the
+    reader was lost, although all of them had answered in time."""
+
+    def apply(genuine: Any, self: Watchdog, outcomes: Sequence[RenewalOutcome]) -> Any:
+        return genuine(self, [outcome for outcome in outcomes if outcome.hold in self._holds])
+
+    patches.wrap(Watchdog, "_apply", apply)
 
 
 @bug("reader of an evicted writer healed", "3.7")

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlock._client.engine import Engine
-from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.errors import LeaseLostError, QuorumUnreachableError, RLockError
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
@@ -198,6 +198,12 @@ class Client(Process, Engine):
             self.world.referee.confirm(hold)
         return outcome
 
+    def closing(self) -> Program:
+        """Close, as a process that ends in good order: its other threads go on for a moment."""
+        yield from self._close_gen()
+        self.world.happens("closed", self, None, "")
+        self.events.at(self.events.now + self.random.choice((0.0, 0.1)), self.kill)
+
     def trying_once(self, options: LockOptions, waits_s: float) -> Program:
         """Acquire, and give it back at once."""
         try:
@@ -228,7 +234,7 @@ class Client(Process, Engine):
     def evict(self, name: str) -> Program:
         try:
             yield from evict(self.masters, name, self.timeout)
-        except (QuorumUnreachableError, KeyboardInterrupt):
+        except (RLockError, KeyboardInterrupt):
             pass  # the operator has to come again
 
 

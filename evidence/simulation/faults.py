@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rlock.rules.timing import longest_acquisition
 
 from .connections import Connection
+from .driver import Thread
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
@@ -320,6 +321,17 @@ def kill_client(nemesis: Nemesis) -> None:
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
+def close_client(nemesis: Nemesis) -> None:
+    """Its other threads may not run meanwhile, as one whose signal handler closes it."""
+    play = nemesis.play
+    client = nemesis.actor or nemesis.client()
+    if client in {thread.client for thread in play.threads} and not client.holds.closed:
+        if nemesis.dice.random() < 0.5:
+            client.kept, client.kept_only = (0.9, 0.1), "/t"
+        play.closers.append(Thread(client, f"{client.label}/closer").start(client.closing()))
+        nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: play.newcomer(nemesis.dice))
+
+
 def keep_from_running(nemesis: Nemesis) -> None:
     client, mode = nemesis.client(), nemesis.play.setup.mode
     if client is not None:
@@ -354,8 +366,8 @@ def newcomer(nemesis: Nemesis) -> None:
 _ACTS: tuple[Callable[[Nemesis], None], ...] = (
     cut, cut_messages, lose_answers, lose_commands, half_open, silence, hold_up, hold_commands, slow_down,
     stop_master, restart, restart_after_a_grant, restart_from_a_snapshot, restart_several, flush,
-    flush_several, lose_the_disk, stop_client, kill_client, die_asking, keep_from_running, interrupt,
-    let_go, newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
+    flush_several, lose_the_disk, stop_client, kill_client, close_client, die_asking, keep_from_running,
+    interrupt, let_go, newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
 )  # fmt: skip
 #: A step of evidence/simulation/schedules.py is called as its function here.
 ACTS = {act.__name__.replace("_", " "): act for act in _ACTS}

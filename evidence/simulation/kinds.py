@@ -8,11 +8,12 @@ KINDS: dict[str, dict[str, int]] = {
         "cut": 3, "lose answers": 4, "half open": 2, "hold up": 6, "hold commands": 8, "slow down": 4,
         "stop master": 3, "restart": 4, "restart after a grant": 2, "restart from a snapshot": 2,
         "restart several": 2, "flush": 3, "flush several": 1, "lose the disk": 1, "stop client": 6,
-        "kill client": 2, "keep from running": 2, "interrupt": 3, "evict": 2, "newcomer": 2, "look": 3,
-        "flush scripts": 1, "stranger": 1, "set a clock back": 1, "careless": 1, "nonsense": 2, "init": 1,
+        "kill client": 2, "close client": 1, "keep from running": 2, "interrupt": 3, "evict": 2,
+        "newcomer": 2, "look": 3, "flush scripts": 1, "stranger": 1, "set a clock back": 1, "careless": 1,
+        "nonsense": 2, "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "die asking": 6, "newcomer": 2},
+    "deaths": {"kill client": 8, "close client": 6, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
@@ -48,6 +49,7 @@ MODES = {
 }  # fmt: skip
 #: By mode: the events behind which a step does most harm.
 FITTING: dict[str, dict[str, tuple[str, ...]]] = {
+    "deaths": {"close client": ("leave", "leave", "grant")},
     "guard": {"careless": ("enter", "leave", "loss")},
     "leases": {
         "let go": ("kept", "decided", "decided"),

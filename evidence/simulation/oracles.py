@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, fence
+from rlock.rules.keys import NOTE, fence, token_of
 from rlock.rules.options import ClientOptions
 from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
@@ -88,6 +88,8 @@ class Oracles:
                 self._judge_evicted(owner)
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
+        elif what == "closed" and client is not None and self.mode == "deaths":
+            self.world.events.at(self.world.events.now + PROMPT_S / 2, partial(self._look_at_closed, client))
         elif what == "claim" and client is not None:
             self._judge_claim(client, owner)
         elif what in ("found", "unheard") and client is not None and host is not None:
@@ -99,9 +101,20 @@ class Oracles:
             for name in self.play.locks:
                 for token in host.left(name):
                     dead = self.world.clients[int(token[1:4])]
-                    if dead.dead and dead.died_at < self.world.events.now - 0.3:
+                    handed = host not in self._votes[token]  # and no reader that was there before
+                    if handed and dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in ("queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard"):
+        if what not in (
+            "queued",
+            "renew",
+            "absent",
+            "suspect",
+            "kept",
+            "decided",
+            "found",
+            "unheard",
+            "closed",
+        ):
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -153,6 +166,25 @@ class Oracles:
             # Otherwise a client that waits for no reply may not know yet that its undo was lost.
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
+    def gives_away(self, client: Client, hold: Hold) -> None:
+        """A hold was detached: no master keeps the lock for its place in the queue."""
+        owner = token_of(hold.waiter)
+
+        def look() -> None:
+            for host in self.world.hosts:
+                if owner in host.left(hold.name):
+                    self._accuse(hold.name, owner, host.name, "has the lock for a place that was left")
+
+        if self.mode == "deaths" and owner:
+            self.world.events.at(self.world.events.now + PROMPT_S / 2, look)
+
+    def _look_at_closed(self, client: Client) -> None:
+        for host in self.world.hosts:
+            for name in self.play.locks:
+                for owner in host.left(name):
+                    if self.world.clients[int(owner[1:4])] is client and owner not in self.world.referee.kept:
+                        self._accuse(name, owner, host.name, "left behind by a client that was closed")
+
     def _watch_evicted(self, host: Host, owner: str) -> None:
         """No master leaves the lock to the owner that it evicts; behind all of them no hold is prolonged."""
         if any(owner in host.left(name) for name in self.play.locks):
@@ -168,12 +200,17 @@ class Oracles:
 
     def _judge_evicted(self, owner: str) -> None:
         """What is on its way when a hold is evicted gives it a minority at the most."""
+        if all(
+            moment.at > min(self._evicted[owner].values())
+            for moment in self.world.referee.entered
+            if moment.owner == owner
+        ):
+            return  # it was asking for the lock, and had none
         again = [self.world.hosts[i] for i, at in self._evicted[owner].items()]
         again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
         for name in self.play.locks:
             having = sum(owner in host.left(name) for host in again)
-            entered = any(moment.owner == owner for moment in self.world.referee.entered)
-            if entered and having >= self.quorum and not self.world.groups:
+            if having >= self.quorum and not self.world.groups:
                 self._accuse(name, owner, "", f"on {having} masters again after its eviction")
 
     def _judge_claim(self, client: Client, owner: str) -> None:
@@ -201,7 +238,8 @@ class Oracles:
 
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
-        if self.mode in SAFE and hold.options.renew and not self.world.referee.was_evicted(hold.owner):
+        ended = self.world.referee.was_evicted(hold.owner) or client.holds.closed
+        if self.mode in SAFE and hold.options.renew and not ended:
             self._accuse(
                 hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
             )

@@ -20,7 +20,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from rlock.errors import LeaseLostError, QuorumUnreachableError
+from rlock.errors import LeaseLostError, QuorumUnreachableError, RLockError
 from rlock.model import LeaseState
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.port import WaitGenerator
@@ -96,6 +96,7 @@ class Play:
         self.world.history = [] if history else None
         self.locks = LOCKS[: setup.locks]
         self.threads: list[Thread] = []
+        self.closers: list[Thread] = []
         self.jobs: dict[Thread, deque[Job]] = {}
         self.benches: dict[Thread, Bench] = {}
         #: Where those sit that hold a lock; the owners that are told to give it back.
@@ -193,7 +194,7 @@ class Play:
             self.threads.append(thread)
             self.jobs[thread] = deque()
             self.benches[thread] = Bench()
-            thread.start(self.work(client, thread))
+            thread.start(self.until_closed(client, self.work(client, thread)))
         return client
 
     def newcomer(self, dice: Random) -> None:
@@ -209,6 +210,13 @@ class Play:
     def _give(self, thread: Thread, dice: Random) -> None:
         self.jobs[thread].append(partial(self.use, dice))
         thread.client.do(self.benches[thread].poke)
+
+    def until_closed(self, client: Client, work: Program) -> Program:
+        try:
+            yield from work
+        except RLockError:
+            if not client.holds.closed:
+                raise
 
     def work(self, client: Client, thread: Thread) -> Program:
         jobs, bench, events = self.jobs[thread], self.benches[thread], self.world.events
@@ -386,7 +394,7 @@ class Play:
     def _ended(self) -> bool:
         # Nobody begins after the last one has been born again.
         return self.world.events.now >= self.calm_s + REBIRTH_S and all(
-            thread.over or thread.client.dead for thread in self.threads
+            thread.over or thread.client.dead for thread in (*self.threads, *self.closers)
         )
 
 

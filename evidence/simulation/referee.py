@@ -85,7 +85,7 @@ class Referee:
         self._doubtful += [
             (other, who.clock(), hold.owner)
             for who, other in others
-            if other.lease.confirmation is not None and not _valid(who, other)
+            if other.lease.confirmation is not None and not _valid(who, other) and not who.holds.closed
             if not (hold.options.shared and other.options.shared)
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]

@@ -71,7 +71,7 @@ CLOSE = ("deaths", *SWARMS[1:])
 #: The part of the schedules that have readers, and of those in which leases are kept apart.
 READING, READING_APART = 0.15, 0.4
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {"init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {"close client", "init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):
@@ -220,7 +220,16 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
         clients = dice.choice((2, 2, 3, 4))
         return Setup(
-            dice.choice((3, 3, 5)), clients, mode, fleet, 0.0005, 0.005, past, joined=True, habit=_habit(dice)
+            dice.choice((3, 3, 5)),
+            clients,
+            mode,
+            fleet,
+            0.0005,
+            0.005,
+            past,
+            joined=True,
+            habit=_habit(dice),
+            hands=dice.choice((0.0, 0.7)) if mode == "deaths" else 0.0,
         )
     groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))

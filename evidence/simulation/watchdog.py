@@ -53,7 +53,7 @@ class Watchdog(watchdog.Watchdog):
         raise error  # a real client would log it, and hide a defect from the test
 
     def stop(self) -> None:
-        self._closed = True
+        self.stopped = True
         self._parker.wake()
 
     def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:

@@ -171,10 +171,13 @@ Again(c) ==
     /\ client' = [client EXCEPT ![c].round = 0] /\ vote' = NoRound(c)
     /\ UNCHANGED <<key, master, losses, won>>
 
-\* The writer becomes a reader, for the rest of its lease. Its next renewal writes shared keys.
+\* The writer becomes a reader, for the rest of its lease. Its next renewal writes shared keys. One that is under
+\* way goes on, or is given up.
 Downgrade(c) ==
     /\ Valid(c) /\ client[c].kind = "exclusive"
-    /\ client' = [client EXCEPT ![c].kind = "shared", ![c].round = 0] /\ vote' = NoRound(c)
+    /\ vote' \in {vote, NoRound(c)}
+    /\ LET began == IF vote' = vote /\ Kept("a round keeps its beginning") THEN client[c].round ELSE 0
+       IN client' = [client EXCEPT ![c].kind = "shared", ![c].round = began]
     /\ UNCHANGED <<key, master, losses, won>>
 
 Upgrade(c) ==

@@ -40,8 +40,11 @@ def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
     """Give the lease of a hold that has ended to its handle. The caller frees both unless DONE."""
     context, masters, timeout = port.context, port.masters, hold.options.lease.request_timeout
-    taken = commands.transfer(handle, hold.owner, handle.owner, waiter=hold.waiter, guarded=context.guard.on)
+    taken = commands.transfer(handle, hold.owner, handle.owner, guarded=context.guard.on)
     ballot = yield from masters.call(Request(taken, timeout, Settle.WON_OR_ALL))
+    if hold.waiter:
+        # Behind it, or it would free the hold. A master without it may have handed the lock to its place.
+        masters.send(commands.leave_queue(context.wire, hold.name, hold.waiter), resend_for=hold.lease.ttl)
     # It makes no holder, so a young master counts. The adopter asks again.
     votes = list(ballot.votes.values())
     denied = sum(not vote.guarded and vote.code in (Code.ABSENT, Code.FOREIGN) for vote in votes)

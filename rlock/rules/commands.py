@@ -249,15 +249,15 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
 
 
 def transfer(
-    handle: Handle, present: str, owner: str, waiter: str = "", *, checked: bool = False, guarded: bool = True
+    handle: Handle, present: str, owner: str, *, checked: bool = False, guarded: bool = True
 ) -> Command:
     """Put an owner token in the place of the present one, with the rest of its lease.
 
     ``checked``: only where no fencing token above the handle's mark was given.
     """
-    keys = (handle.name, fence_key(handle.name), queue(handle.name), *_note(guarded))
-    words = ("0", str(handle.hold_count), str(handle.mark) if checked else "", waiter)
-    return _command(scripts.TRANSFER, keys, (*words, present, owner), echo=owner)
+    keys = (handle.name, fence_key(handle.name), *_note(guarded))
+    words = (str(handle.hold_count), str(handle.mark) if checked else "", present, owner)
+    return _command(scripts.TRANSFER, keys, words, echo=owner)
 
 
 def fence(name: str, owner: str, token: int) -> Command:

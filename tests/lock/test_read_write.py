@@ -13,7 +13,10 @@ import pytest
 
 import rlock
 from rlock import Client, LeaseLostError, NotHeldError, OptionsError, UpgradeError
+from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import commands, keys
+from rlock.rules.lease import LeaseEvent
+from rlock.rules.timing import valid_until
 from rlock.testing import MemoryMasters
 
 from ..servers import Fleet, raw
@@ -145,6 +148,27 @@ def test_a_reader_that_no_quorum_knows_is_valid_for_no_longer_than_both_leases()
             for master in masters:
                 master.resume()
             reader.release()
+
+
+def test_a_renewal_under_way_prolongs_the_reader_of_a_writer_that_was_released_meanwhile() -> None:
+    masters = MemoryMasters(3)
+    with rlock.Client(list(masters), request_timeout=0.1) as client:
+        writer = client.lock("x", ttl=5, renew=False)
+        reader = client.read_write_lock("x", ttl=10, renew=False).reader
+        writer.acquire()
+        reader.acquire()
+        engine = client._engine()
+        writes, reads = engine.held("x"), engine.held(keys.hold_name("x", shared=True))
+        sent_at = engine.clock()
+        for master in list(masters)[1:]:
+            master.pause()
+        writer.release()
+        assert reads.lease.valid_until < valid_until(sent_at, 5)
+        engine.watchdog._apply([RenewalOutcome(writes, LeaseEvent.RENEWED, sent_at)])
+        assert reads.lease.valid_until == valid_until(sent_at, 5)
+        for master in masters:
+            master.resume()
+        reader.release()
 
 
 def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) -> None:

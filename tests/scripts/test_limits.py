@@ -165,7 +165,6 @@ LEASES: dict[str, Callable[[Box, int], Any]] = {
     "renew": lambda box, lease_ms: box.renew(MINE, lease_ms),
     "heal": lambda box, lease_ms: box.heal(MINE, lease_ms),
     "confirm": lambda box, lease_ms: box.confirm(MINE, lease_ms),
-    "transfer": lambda box, lease_ms: box.transfer(MINE, MINE, lease_ms),
 }
 
 

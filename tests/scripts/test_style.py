@@ -214,7 +214,7 @@ def exercise(box: Box, user: Box, ears: Ears) -> Iterator[tuple[Any, ...]]:
         yield told(user.acquire, waiter=CARA)
         yield told(user.hand_on, THEIRS)  # Cara is dead
         yield told(user.acquire, waiter=CARA)
-        yield told(user.transfer, waiter=CARA)
+        yield told(user.transfer)
         yield told(user.hand_on, THEIRS)
         box.client.delete(EVICTED)
 

@@ -244,11 +244,9 @@ class Master(Readers):
             code = 1
         return [owner.encode(), [code], self._note(keys, 2)]
 
-    def _transfer(self, keys: Sequence[str], lease_ms: str, count: str, mark: str, *words: str) -> Reply:
-        waiter, present, owner = words
-        lock, fence, queue = keys[:3]
-        note = self._note(keys, 3)
-        self._zrem(queue, waiter)
+    def _transfer(self, keys: Sequence[str], count: str, mark: str, present: str, owner: str) -> Reply:
+        lock, fence = keys[:2]
+        note = self._note(keys, 2)
         fields = self._fields(lock)
         if fields == 0:
             return [0, b"", 0, -2, 0, 0, 0, note, 0]
@@ -261,7 +259,7 @@ class Master(Readers):
             stands = mark == "" or last <= int(mark)
         if not stands:
             return [-1, holder.encode(), found[1], ttl_ms, 0, 0, last, note, 0]
-        ttl_ms = max(int(lease_ms) or ttl_ms, 1)
+        ttl_ms = max(ttl_ms, 1)
         self.keys.pop(lock)
         self._set(lock, owner, count)
         self._pexpire(lock, str(ttl_ms))
