@@ -129,7 +129,10 @@ def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None
 def evict(
     masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> WaitGenerator[list[str]]:
-    """Remove all holders (or those of ``owners``) from every master; their owner tokens."""
+    """Remove all holders (or those of ``owners``) from every master; their owner tokens.
+
+    Raises `QuorumUnreachableError` if a holder may still have a quorum, because masters refused to remove it.
+    """
     evicted, more = list[str](), True
     while more:
         ballot = yield from _ask(masters, name, timeout)
@@ -139,7 +142,10 @@ def evict(
         for holder in [each for each in dict.fromkeys(named) if owners is None or each in owners]:
             # The masters note the eviction: otherwise the holder's watchdog would put the key back.
             command = commands.evict(masters.context.wire, name, holder, 2 * masters.context.guard.max_ttl)
-            if (yield from masters.call(Request(command, timeout, Settle.ALL))).granted:
+            done = yield from masters.call(Request(command, timeout, Settle.ALL))
+            if sum(vote.code != Code.FAULT for vote in done.votes.values()) < done.quorum:
+                raise unreachable(masters.context, name, done)
+            if done.granted:
                 evicted.append(holder)
         full = any(len(vote.queue.readers) >= commands.STATUS_READERS for vote in votes)
         more = full and len(evicted) > before
