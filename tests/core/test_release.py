@@ -11,18 +11,17 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.attempt import take_place
-from rlock.procedures.contender import Contender, Grant
+from rlock.procedures.contender import Contender
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
-from rlock.procedures.withdraw import leave_queue, withdraw
+from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import REDISSON
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import LOCAL_HAND_OFFS, SETTLE_TRIES
 
-from ..interrupts import every_line
-from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, said, steps_of
+from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, steps_of
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -129,24 +128,6 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
     assert world.under_way.handing_over == {}
 
 
-def test_ctrl_c_just_after_the_next_waiter_was_told_takes_nothing_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Otherwise the undo would free the lock that the waiter goes on with."""
-    world = World(3, [HANDED] * 3)
-    contender = waiter(world)
-
-    def interrupted(contender: Contender, grant: Grant) -> bool:
-        contender.receive(grant)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(world, "hand_over", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        world.run(release(world, hold()))
-    assert len(world.sent(scripts.RELEASE)) == 1
-    assert contender.local_grant is not None
-
-
 def test_after_some_hand_overs_a_lock_shared_with_redisson_is_given_to_no_waiter_of_this_process() -> None:
     """Otherwise threads of one process could keep it from Java for ever."""
     world = World(3, [HANDED] * 3)
@@ -205,19 +186,6 @@ class Line(World):
 
     def leave(self, contender: Contender) -> None:
         self.steps.append("leave")
-
-
-def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
-    for tracer in every_line("withdraw.py", "contender.py"):
-        world = World(3, [YES] * 3)
-        contender = world.contend(FOR_EVER)
-        place = take_place(world.context, contender)
-        contender.receive(Grant("a:77", world.now, hops=1, tokens=[9] * 3))
-        with tracer:
-            leave_queue(world, contender)
-        withdraw(world, contender)
-        assert contender.owners == [], tracer.where
-        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.owner, "a:77"}, tracer.where
 
 
 def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
