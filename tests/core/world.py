@@ -283,7 +283,7 @@ def said(step: Call | Send) -> tuple[Any, ...]:
 
 def named(step: Call | Send, argument: str) -> str:
     """An argument by its name in the script's header, where ARGV[n] is the last; empty if it is left out."""
-    given = [*said(step)]
+    given: list[str] = [*said(step)]
     count = len(given)
     names = re.findall(r"^-- ARGV\[(\d+|n(?:-1)?)\] +(\w+) ", step.command.script.source, re.MULTILINE)
     assert argument in (name for _, name in names)
