@@ -7,6 +7,7 @@ import gc
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,9 +15,13 @@ import pytest
 import rlock
 import rlock.asyncio
 from evidence.neighbours.faults import server
+from rlock._async.connections import Endpoint as AsyncEndpoint
+from rlock._async.runtime import run as async_run
 from rlock._client import sentinel
+from rlock._client.handshake import ConnectError, ConnectOptions, connect
 from rlock._sync.connections import Endpoint
 from rlock._sync.engine import Engine
+from rlock._sync.runtime import run
 
 from ..lock.conftest import eventually
 from ..servers import Fleet
@@ -66,6 +71,31 @@ def test_a_sentinel_whose_name_hangs_costs_an_attempt_a_bounded_time_and_one_thr
     assert time.monotonic() - began < 3.0
     mended.set()
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("login", ["", ":secret@"], ids=["own", "the library's"])
+@pytest.mark.parametrize("tasks", [False, True], ids=["threads", "tasks"])
+def test_a_master_that_trickles_its_first_reply_costs_an_attempt_a_bounded_time(
+    tasks: bool, login: str
+) -> None:
+    def answer(_command: str) -> Iterator[bytes]:
+        yield b"+"
+        for _ in range(100):
+            time.sleep(0.1)
+            yield b"x"
+
+    with server(answer) as place, within(5.0):
+        urls = [f"redis://{login}{place}"]
+        options = ConnectOptions(0.4, 0.4)
+
+        async def dial() -> None:
+            await async_run(connect(AsyncEndpoint(urls[0]), options))
+
+        with pytest.raises(ConnectError, match="Timeout reading from"):
+            if tasks:
+                asyncio.run(dial())
+            else:
+                run(connect(Endpoint(urls[0]), options))
 
 
 def redis_error() -> type[Exception]:
