@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +17,8 @@ from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
 
 from ..fixtures import FreshMasters
-from ..servers import Fleet
-from .conftest import MakeClient, acquired, in_thread, threads_only
+from ..servers import Fleet, raw
+from .conftest import MakeClient, acquired, in_thread, running, threads_only
 
 
 @pytest.mark.rule("3.1")
@@ -89,3 +91,30 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     with pytest.raises(rlock.OptionsError, match="same server"):
         client.lock("y").acquire(timeout=5.0)
     lock.release()
+
+
+#: A pause that is longer than the request time-out of a lease of 10 s.
+PAUSE_S = 0.8
+#: How long the masters keep their replies back.
+DELAY_MS = 100
+
+
+def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3: Fleet) -> None:
+    """It holds the interpreter's lock: no thread can read until the time of every call is over."""
+    got: list[object] = []
+
+    def work(name: str) -> None:
+        try:
+            got.append(client.lock(name).acquire(blocking=False))
+        except rlock.RLockError as error:
+            got.append(error)
+
+    with rlock.Client(masters3.urls, ttl=10.0) as client:
+        client.lock("first").acquire()
+        for attempt in range(3):
+            for master in masters3:
+                raw(master.url).client_pause(DELAY_MS)
+            with running(*(partial(work, f"{attempt}-{i}") for i in range(3))):
+                time.sleep(DELAY_MS / 4000)
+                ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
+    assert got == [True] * 9
