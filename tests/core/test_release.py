@@ -11,7 +11,7 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.attempt import take_place
-from rlock.procedures.contender import Contender
+from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
 from rlock.procedures.withdraw import withdraw
@@ -128,6 +128,24 @@ def test_a_hand_over_that_nobody_takes_is_undone_where_it_may_stand(why: str) ->
     assert world.under_way.handing_over == {}
 
 
+def test_ctrl_c_just_after_the_next_waiter_was_told_takes_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the undo would free the lock that the waiter goes on with."""
+    world = World(3, [HANDED] * 3)
+    contender = waiter(world)
+
+    def interrupted(contender: Contender, grant: Grant) -> bool:
+        contender.receive(grant)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world, "hand_over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(release(world, hold()))
+    assert len(world.sent(scripts.RELEASE)) == 1
+    assert contender.local_grant is not None
+
+
 def test_after_some_hand_overs_a_lock_shared_with_redisson_is_given_to_no_waiter_of_this_process() -> None:
     """Otherwise threads of one process could keep it from Java for ever."""
     world = World(3, [HANDED] * 3)
@@ -212,7 +230,9 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     contender = interrupted_in_its_first_round(world)
     withdraw(world, contender)
     assert [type(step) for step in world.steps] == [Call, Send, str]
-    assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
+    ask, undo, _ = world.steps
+    assert named(undo, "owner") == named(ask, "owner")
+    assert (undo.targets, undo.resend_for) == (None, 10.0), "also to masters that are stopped, when they go on"
 
 
 @pytest.mark.rule("1.4")

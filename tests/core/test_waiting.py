@@ -47,6 +47,7 @@ def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     assert world.acquire(world.now + 4.0) is None
     assert world.now == pytest.approx(1004.0, abs=0.001)
     assert world.kinds()[-3:] == ["Wait", "Unsubscribe", "Send"], "and it leaves the queue"
+    assert (world.steps[-1].targets, world.steps[-1].resend_for) == (None, 10.0)
 
 
 def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:
