@@ -232,7 +232,7 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     assert [type(step) for step in world.steps] == [Call, Send, str]
     ask, undo, _ = world.steps
     assert named(undo, "owner") == named(ask, "owner")
-    assert (undo.targets, undo.resend_for) == (None, 10.0), "also to masters that are stopped, when they go on"
+    assert (undo.targets, undo.resend_for) == (None, 10.0), "also to a stopped master, when it goes on"
 
 
 @pytest.mark.rule("1.4")
