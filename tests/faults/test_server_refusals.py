@@ -63,7 +63,7 @@ def test_a_minority_that_refuses_gives_no_vote_and_nobody_notices(
 
 
 def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and_releases(
-    masters3: Fleet, client_for: ClientFor
+    masters3: Fleet, client_for: ClientFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     urls = masters3.urls
     holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
@@ -75,6 +75,7 @@ def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and
     lock.acquire()  # nested: no network
     with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="OOM"):
         other.lock("y").acquire(timeout=0.3)
+    assert caplog.text.count("gives no vote: OOM") == 3, "once for each master"
     excluded(other)
     time.sleep(1.7)
     lock.check()
