@@ -1,4 +1,4 @@
-"""What an event loop may do to a client: eager tasks, a block or Ctrl-C at a bad moment; names that hang."""
+"""What an event loop may do to a client: eager tasks, a cancelled close; names with a dead address."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import asyncio
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import rlock
-from rlock._async.connections import StreamConnection
-from rlock._async.runtime import Parker
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters
 
-from ..servers import Fleet, tell
-from .conftest import AT_ONCE_S, TTL, Eyes, Run, nothing_left, soon
+from ..servers import Fleet
+from .conftest import AT_ONCE_S, TTL, Eyes, Run, soon
 
 EVERY_LOOP = True
 
@@ -89,95 +85,6 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
     assert sorted(order) == [0, 1, 2, 3]
 
 
-async def test_a_block_of_the_loop_between_the_answers_and_their_owners_turn_costs_no_master(
-    masters: Fleet, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    wake, blocked = Parker.wake, 0
-
-    def block() -> None:
-        # The last answer comes while somebody's code blocks; the owner's turn is before it is read.
-        masters[2].resume()
-        time.sleep(SHORT)
-
-    def wake_after_a_block(self: Parker) -> None:
-        nonlocal blocked
-        if not blocked:
-            blocked += 1
-            asyncio.get_running_loop().call_soon(block)
-        wake(self)
-
-    caplog.set_level("INFO", "rlock")
-    async with Client(eyes.urls, TTL, request_timeout=SHORT / 2) as client:
-        async with client.lock("warm"):
-            pass
-        await nothing_left(eyes, client)
-        before = _connections(eyes)
-        masters[2].pause()
-        monkeypatch.setattr(Parker, "wake", wake_after_a_block)
-        async with client.lock("x"):
-            assert blocked
-            await asyncio.sleep(0.05)
-        assert "no answer within" not in caplog.text
-        # The same ones: none had to be made anew.
-        assert _connections(eyes) == before
-
-
-def _connections(eyes: Eyes) -> list[set[str]]:
-    return [{str(each["id"]) for each in one.client_list()} for one in eyes.raws]
-
-
-class _Interrupted(deque[Any]):
-    """Ctrl-C when the reply has been taken, and what it answers has not."""
-
-    hits = 0
-
-    def popleft(self) -> Any:
-        if not self.hits:
-            self.hits += 1
-            raise KeyboardInterrupt
-        return super().popleft()
-
-
-def test_ctrl_c_where_an_answer_is_read_leaves_no_answer_for_another_question(eyes1: Eyes) -> None:
-    """In a program that catches it and runs its loop on. (uvloop itself ends the connection then.)"""
-    loop = asyncio.new_event_loop()
-    client = Client(eyes1.urls, TTL)
-    pending = _Interrupted()
-
-    def connection() -> StreamConnection | None:
-        engine = client._engines[loop]
-        return engine.masters._connections.servers[0].connection
-
-    async def warm() -> None:
-        async with client.lock("warm"):
-            pass
-        await nothing_left(eyes1, client)
-
-    async def main() -> None:
-        lock = client.lock("x")
-        assert await lock.acquire(timeout=5)
-        assert (await client.status("x")).holder
-        assert await client.lock("free").locked() is False
-        await lock.release()
-        await nothing_left(eyes1, client)
-        await client.close()
-
-    try:
-        loop.run_until_complete(warm())
-        first = connection()
-        assert first is not None
-        assert not first.pending
-        first.pending = pending
-        task = loop.create_task(main())
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(task)
-        assert pending.hits
-        assert connection() is not first, "on that connection answers and questions are out of step"
-        loop.run_until_complete(task)
-    finally:
-        loop.close()
-
-
 @pytest.mark.parametrize(("turns", "times"), [(1, 1), (5, 3)])
 async def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_were_sent(
     masters: Fleet, eyes: Eyes, turns: int, times: int
@@ -235,31 +142,6 @@ def dead() -> Iterator[tuple[str, int]]:
         yield listening.getsockname()
         for one in waiting:
             one.close()
-
-
-def test_a_name_that_hangs_costs_its_master_and_no_thread_of_the_loop(
-    run: Run, eyes: Eyes, names: dict[str, Callable[[], Any]]
-) -> None:
-    mended = threading.Event()
-    names["hangs.test"] = lambda: mended.wait(20) and []
-    urls = [url.replace("127.0.0.1", "localhost") for url in eyes.urls[:2]]
-
-    async def main() -> float:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        client = Client([*urls, "redis://hangs.test:6379"], 2.0)
-        for _ in range(3):
-            assert await client.lock("x").acquire(timeout=1.5)
-            await client.lock("x").release()
-            assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 2.0) == 1
-            tell(eyes.urls[:2], "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            await asyncio.sleep(0.3)
-        assert sum(thread.name == "rlock-lookup" for thread in threading.enumerate()) == 1
-        await client.close()
-        return time.monotonic()
-
-    ended = run(main())
-    assert time.monotonic() - ended < 1.0, "the end of the loop waits for the resolver"
-    mended.set()
 
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])

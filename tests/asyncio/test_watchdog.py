@@ -222,29 +222,6 @@ async def test_a_wait_for_a_loss_ends_with_it_and_not_before(eyes: Eyes) -> None
             assert lost.is_set()
 
 
-async def test_in_a_callback_of_a_loop_that_is_no_task_a_lock_cannot_be_taken(eyes1: Eyes) -> None:
-    said: list[str] = []
-
-    async with Client(eyes1.urls, TTL) as client:
-        lock = client.lock("x")
-        async with lock:
-
-            def callback() -> None:
-                for work in (lock.acquire(), lock.release()):
-                    try:
-                        work.send(None)
-                    except RuntimeError as error:
-                        said.append(str(error))
-
-            asyncio.get_running_loop().call_soon(callback)
-            await asyncio.sleep(0.01)
-            assert lock.hold_count == 1
-        await free_at_once(client, "x")
-        await nothing_left(eyes1, client)
-    assert len(said) == 2
-    assert all("task" in one for one in said)
-
-
 async def test_decorated_calls_nest_in_one_task_and_a_task_that_is_made_waits(eyes: Eyes) -> None:
     counts: list[int] = []
     async with Client(eyes.urls, LONG) as client:

@@ -12,8 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
@@ -199,21 +198,6 @@ def test_a_shorter_extension_that_is_sent_late_leaves_no_belief_in_a_longer_one(
     held.release()
 
 
-def test_extend_reads_the_confirmation_of_a_hand_off_first(
-    client: rlock.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, hold = acquired(client, timeout=60)
-    engine = client._engine()
-    read: list[bool] = []
-    ballot = SimpleNamespace(sent_at=engine.clock())
-    confirmation = SimpleNamespace(proves=lambda: bool(read), ballot=ballot)
-    monkeypatch.setattr(engine.masters, "read_arrived", lambda: read.append(True))
-    with engine.holds.mutex:  # the watchdog must not look at it in between
-        hold.lease.confirmation, hold.lease.valid_until = cast(Any, confirmation), engine.clock()
-        assert held.extend(30)
-    held.release()
-
-
 def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rlock.Client) -> None:
     held, hold = acquired(client, timeout=60)
     for seconds, replaced in ((1, True), (-30, False), (-90, False)):
@@ -278,30 +262,6 @@ def test_a_lost_hold_of_a_collected_lock_is_dropped(client: rlock.Client) -> Non
     assert hold in engine.holds, "its owner can still be told"
     del held
     assert len(engine.holds) == 0
-
-
-def test_a_release_leaves_the_next_hold_of_the_same_lock_alone(
-    client: rlock.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = lock(client, thread_local=False)
-    held.acquire()
-    engine = client._engine()
-    call = engine.masters.call
-
-    def slow(request: Request) -> WaitGenerator[Ballot]:
-        monkeypatch.setattr(engine.masters, "call", call)
-        ballot = yield from call(request)
-        thread = threading.Thread(target=held.acquire)
-        thread.start()
-        thread.join()
-        return ballot
-
-    monkeypatch.setattr(engine.masters, "call", slow)
-    held.release()
-    (hold,) = engine.holds
-    assert held.owned()
-    assert hold.owner_key.alive(), "otherwise it is not renewed"
-    held.release()
 
 
 # Python ignores an interrupt in a callback of a weak reference.

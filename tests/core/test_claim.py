@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -243,22 +243,3 @@ def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
                 use()
             assert with_mutex, use
             assert not any(with_mutex), use
-
-
-def test_ctrl_c_while_a_release_reads_the_confirmation_gives_the_lock_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with memory_client(3) as client:
-        lock, engine = client.lock("x"), client._engine()
-        lock.acquire()
-        (hold,) = engine.holds
-        hold.lease = Lease(hold.lease.ttl, -CLAIM_S, confirmed(World(3)))
-
-        def interrupted(*_: object) -> Iterator[None]:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(engine.masters, "collect", interrupted)
-            lock.release()
-        assert list(engine.holds) == []
-        assert client.lock("x").acquire(blocking=False), "otherwise it stays until its thread ends"

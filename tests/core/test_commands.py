@@ -10,43 +10,18 @@ import hiredis
 import pytest
 
 from rlock.procedures.port import new_owner
-from rlock.rules import commands, keys, replies
+from rlock.rules import commands, replies
 from rlock.rules.command_templates import Command, encode, end_of_acquire
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 
-from .world import arguments_of
-
 OWNER, TOKEN = "host/1/MainThread:" + "0" * 32, 1_763_000_000_000_000
-CHANNEL = OWN.channel("x")
-LOCK, QUEUE, FENCE, EVICTED = "x", keys.queue("x"), keys.fence("x"), keys.evicted("x", OWNER)
 
 
 def waiting(drawn: bool = False) -> Place:
     place = Place("x", "host/1/Thread-1", "client_id", 9_000, fair=False)
     place.ticket, place.drawn = 42, drawn
     return place
-
-
-def keys_of(command: Command) -> list[str]:
-    """The keys, each where the header has its name."""
-    words = command.by_sha()
-    return list(words[3 : 3 + int(words[2])])
-
-
-def test_an_uncontended_pair_sends_only_the_arguments_that_it_needs() -> None:
-    """Each word more costs a master as much as a fiftieth of the pair."""
-    taken = commands.acquire("x", OWNER, 9_000, token=TOKEN)
-    assert keys_of(taken) == [LOCK, QUEUE, FENCE, keys.NOTE]
-    assert keys_of(commands.acquire("x", OWNER, 9_000, token=TOKEN, guarded=False)) == [LOCK, QUEUE, FENCE]
-    asked = {"lease_ms": "9000", "fence_ms": "3600000", "owner": OWNER, "proposal": str(TOKEN)}
-    assert arguments_of(taken) == asked
-    fair = commands.acquire("x", OWNER, 9_000, token=TOKEN, fair=True)
-    assert arguments_of(fair) == asked | {"order": "fair"}
-    given_up = commands.free(OWN, "x", OWNER)
-    assert keys_of(given_up) == [LOCK, QUEUE, FENCE, keys.NOTE], "for the grant to the next waiter"
-    told = {"channel": CHANNEL, "claim_ms": "1000", "fence_ms": "3600000", "proposal": "0", "owner": OWNER}
-    assert arguments_of(given_up) == told
 
 
 NAMES = (

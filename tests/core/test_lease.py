@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
 import re
-import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rlock import LossSignal
-from rlock._async.runtime import Runtime as AsyncRuntime
 from rlock._client import watchdog
 from rlock._client.hold_table import HoldTable
 from rlock._client.watchdog import OnLost
@@ -96,31 +91,6 @@ NO_MASTERS: Any = None
 
 def a_table(clock: Callable[[], float] = time.monotonic, runtime: Any = None) -> HoldTable:
     return HoldTable(clock, runtime or Runtime(), NO_MASTERS, int)
-
-
-def test_a_question_before_any_line_of_a_wait_blocks_nothing() -> None:
-    def wait() -> None:
-        for at in range(1, 30):
-            signal, lines = LossSignal(a_table()), itertools.count(1)
-
-            def handler(
-                frame: FrameType, kind: str, _: Any, signal: Any = signal, lines: Any = lines, at: int = at
-            ) -> Any:
-                if not frame.f_code.co_filename.endswith("_client/hold_table.py"):
-                    return None
-                if kind == "line" and next(lines) == at:
-                    sys.settrace(None)
-                    signal.set()
-                return handler
-
-            sys.settrace(handler)
-            signal.wait(0.05)
-            sys.settrace(None)
-        finished.set()
-
-    finished = threading.Event()
-    threading.Thread(target=wait, daemon=True).start()
-    assert finished.wait(10.0), "a handler waits for its own thread"
 
 
 # -- the table of holds, the schedule of their renewals, and when the watchdog is woken
@@ -262,24 +232,6 @@ def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
     table.mutex = Mutex()
     lost = Watchdog(table, NO_MASTERS)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
     assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
-
-
-def test_an_exception_does_not_end_the_calls_of_an_event_loop() -> None:
-    calls: list[int] = []
-
-    def function() -> bool:
-        calls.append(1)
-        if len(calls) == 1:
-            raise ValueError("once")
-        return len(calls) < 3
-
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        AsyncRuntime().repeat(0.01, function)
-        await asyncio.sleep(0.3)
-
-    asyncio.run(main())
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("ttl", [0.1, 0.5, 1.0, 3.0, 10.0])

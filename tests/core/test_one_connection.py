@@ -16,9 +16,7 @@ import rlock
 from rlock._client.connection import Connection, MasterConnection, PendingCall
 from rlock._client.handshake import HandshakeResult
 from rlock._client.subscriptions import Subscriptions
-from rlock._sync import connections as sync
 from rlock._sync.runtime import run
-from rlock.events import MasterAnswers, MasterFailed, observe
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender
@@ -123,28 +121,6 @@ def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing,
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
         False, True, True
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("early", [True, False], ids=["before it is connected", "while it is connected"])
-def test_a_master_that_goes_down_is_not_heard_until_it_confirms_again(hearing: Hearing, early: bool) -> None:
-    told: list[bool] = []
-
-    def observer(event: Any) -> None:
-        if event.master == hearing.context.masters[0] and event.messages:
-            told.append(isinstance(event, MasterAnswers))
-
-    master = hearing.client._endpoints[0]
-    end = observe(lambda event: observer(event) if isinstance(event, MasterAnswers | MasterFailed) else None)
-    if not early:
-        hearing.subscribe(hearing.contender, 5.0)
-        assert eventually(lambda: told == [True])
-    master.down()
-    hearing.subscribe(hearing.contender, 5.0)
-    hearing.subscriptions._look()
-    assert eventually(lambda: told[-1:] == [False])
-    master.up()
-    assert eventually(lambda: told[-1:] == [True])
-    end()
 
 
 @pytest.mark.rule("4.4")
@@ -349,32 +325,6 @@ def test_a_thread_that_has_left_is_not_woken_in_place_of_another(calls: Any) -> 
     connections.read_arrived()
     connections._leave(late)
     assert is_woken(patient)
-
-
-def test_threads_with_replies_wake_one_after_another_and_the_last_one_writes_for_all(
-    calls: Any, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sync, "GATHER_S", 60.0)
-    connections = calls._connections
-    leader, first, second = asking(calls, "a"), follower(calls, "b"), follower(calls, "c")
-    connections._leader = leader
-    connections.read_arrived()
-    assert not is_woken(first), "not while the leader has the interpreter"
-    connections._leave(leader)
-    connections._leave(asking(calls, "f"))
-    assert is_woken(first)
-    assert not is_woken(second)
-    late = [follower(calls, "d")]
-    connections._leave(first)
-    assert is_woken(second)
-    late.append(follower(calls, "e"))
-    assert is_free(masters, "d"), "gathered: the second one has not run"
-    connections._leave(second)
-    (leads,) = [call for call in late if is_woken(call)]
-    assert is_free(masters, "e")
-    assert connections._leads(leads, time.monotonic()), "it reads for both"
-    assert not is_free(masters, "d")
-    assert not is_free(masters, "e")
 
 
 @pytest.mark.parametrize("died", [True, False], ids=["it has died", "it is kept from running"])

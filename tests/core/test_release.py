@@ -14,15 +14,14 @@ from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import WaitGenerator
 from rlock.procedures.release import Released, outcome, release
-from rlock.procedures.withdraw import leave_queue, withdraw
+from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import REDISSON
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import LOCAL_HAND_OFFS, SETTLE_TRIES
 
-from ..interrupts import every_line
-from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, said, steps_of
+from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, steps_of
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -207,19 +206,6 @@ class Line(World):
         self.steps.append("leave")
 
 
-def test_ctrl_c_before_any_line_of_leaving_the_queue_leaves_nothing() -> None:
-    for tracer in every_line("withdraw.py", "contender.py"):
-        world = World(3, [YES] * 3)
-        contender = world.contend(FOR_EVER)
-        place = take_place(world.context, contender)
-        contender.receive(Grant("a:77", world.now, hops=1, tokens=[9] * 3))
-        with tracer:
-            leave_queue(world, contender)
-        withdraw(world, contender)
-        assert contender.owners == [], tracer.where
-        assert {said(send)[-1] for send in world.sent(scripts.RELEASE)} >= {place.owner, "a:77"}, tracer.where
-
-
 def test_an_owner_whose_time_ended_in_the_line_leaves_it_before_its_last_try() -> None:
     """That try may take long, and the owners behind it would wait for it."""
     world = Line(3, [YES] * 3)
@@ -244,7 +230,9 @@ def test_the_next_owner_in_line_comes_after_the_undo_of_an_interrupted_round() -
     contender = interrupted_in_its_first_round(world)
     withdraw(world, contender)
     assert [type(step) for step in world.steps] == [Call, Send, str]
-    assert named(world.steps[1], "owner") == named(world.steps[0], "owner")
+    ask, undo, _ = world.steps
+    assert named(undo, "owner") == named(ask, "owner")
+    assert (undo.targets, undo.resend_for) == (None, 10.0), "also to a stopped master, when it goes on"
 
 
 @pytest.mark.rule("1.4")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
-import hiredis
 import pytest
 
 from rlock.model import Verdict
-from rlock.procedures.port import Request, WaitGenerator
+from rlock.procedures.port import Request
 from rlock.rules import commands
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
@@ -17,8 +15,6 @@ from rlock.rules.timing import guard_time
 
 from ..interrupts import every_line
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
-
-T = TypeVar("T")
 
 FULL = guard_time(10.0)
 FREE = commands.free(OWN, "job", "me:1")
@@ -187,49 +183,6 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
     assert all(vote.guarded for vote in ballot.votes.values())
-
-
-def test_a_renewal_that_learns_of_a_longer_lease_by_a_late_answer_judges_its_votes_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another thread reads the answer of master 2 before the watchdog collects late answers."""
-    calls = connected(age_s=FULL + 1)
-    assert calls.acquire(settle=Settle.ALL).granted == 3
-    calls.servers[1].flush()
-    calls.servers[2].note = note("r2", FULL + 1, 60_000)
-    late = calls.connection(2)
-    replies: list[bytes] = []
-    with monkeypatch.context() as patch:
-
-        def keep(packed: bytes) -> int:
-            replies.append(late.server.run(parsed(packed)))
-            return len(packed)
-
-        patch.setattr(late, "write", keep)
-        renewal = commands.renew(9_000, [("job", "me:1", 1, 7)])
-        request = Request(renewal, TIMEOUT_S, Settle.WON_OR_ALL, count_late=True)
-        (ballot,) = finished(calls.call_many([request]))
-    assert (ballot.votes[0].guarded, 2 in ballot.votes) == (False, False)
-    late.arrived = replies[0]
-    calls._connections.read()
-    finished(calls.collect([ballot]))
-    assert ballot.votes[0].guarded, "its memory is younger than a minute"
-
-
-def parsed(packed: bytes) -> list[str]:
-    reader = hiredis.Reader(encoding="utf-8")
-    reader.feed(packed)
-    words: list[str] = reader.gets()
-    return words
-
-
-def finished(waits: WaitGenerator[T]) -> T:
-    try:
-        next(waits)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("it waits")
 
 
 def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:

@@ -59,8 +59,6 @@ class Server:
         self.ran: list[str] = []
         #: As the primary of a group: who acknowledges, who is connected, and the id of the replication.
         self.acknowledging, self.connected, self.replication_id, self.role = 1, [1], "id0", "master"
-        #: An error for every command of one script.
-        self.refuses: dict[str, str] = {}
         self.shake_hands("volatile")
 
     def shake_hands(self, memory: str) -> MemoryReport:
@@ -98,8 +96,6 @@ class Server:
             return resp({"PUBLISH": 0, "WAIT": self.acknowledging, "INFO": told.encode()}[words[0]])
         name = next(s.name for s in scripts.ALL if words[1] in (s.sha, s.source))
         self.ran.append(name)
-        if name in self.refuses:
-            return resp(self.refuses[name])
         count = int(words[2])
         reply, _ = self.master.call(name, words[3 : 3 + count], words[3 + count :])
         return resp(reply)

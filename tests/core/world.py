@@ -282,17 +282,12 @@ def said(step: Call | Send) -> tuple[Any, ...]:
 
 
 def named(step: Call | Send, argument: str) -> str:
-    """An argument by its name in the script's header; empty if it is left out."""
-    assert re.search(rf"^-- ARGV\[.+\] +{argument} ", step.command.script.source, re.MULTILINE)
-    return arguments_of(step.command).get(argument, "")
-
-
-def arguments_of(command: Command) -> dict[str, str]:
-    """The arguments by their names in the script's header; ARGV[n] is the last one."""
-    words = command.by_sha()
-    given = list(words[3 + int(words[2]) :])
-    names = re.findall(r"^-- ARGV\[(\d+|n(?:-1)?)\] +(\w+) ", command.script.source, re.MULTILINE)
+    """An argument by its name in the script's header, where ARGV[n] is the last; empty if it is left out."""
+    given: list[str] = [*said(step)]
+    count = len(given)
+    names = re.findall(r"^-- ARGV\[(\d+|n(?:-1)?)\] +(\w+) ", step.command.script.source, re.MULTILINE)
+    assert argument in (name for _, name in names)
     found = {name: given.pop() for place, name in reversed(names) if place.startswith("n")}
     found |= dict(zip((name for place, name in names if place.isdecimal()), given, strict=False))
-    assert len(found) == len(words) - 3 - int(words[2]), "an argument that the header does not name"
-    return found
+    assert len(found) == count, "an argument that the header does not name"
+    return found.get(argument, "")

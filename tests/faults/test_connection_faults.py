@@ -1,22 +1,26 @@
-"""Connections that servers close or hold up, and single requests and replies that are lost."""
+"""Connections that servers close or hold up, names that move; single requests and replies that are lost."""
 
 from __future__ import annotations
 
 import logging
 import socket
+import statistics
 import time
+from typing import Any
 
 import pytest
 
 import rlock
 from rlock.events import MasterFailed
 from rlock.rules import scripts
+from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of, raw, tell
 from ..telemetry.happenings import Ledger
 from .conftest import (
     ClientFor,
+    FreshMasters,
     Proxies,
     Waiter,
     everywhere,
@@ -132,6 +136,41 @@ def test_scripts_that_all_masters_forgot_are_sent_again_within_the_call(
     with within(1.0):
         lock.release()
         assert waiter.got()
+
+
+def test_a_name_that_moves_to_another_address_is_looked_up_again(
+    fresh_masters: FreshMasters, server: ServerBinary, monkeypatch: pytest.MonkeyPatch, client_for: ClientFor
+) -> None:
+    before, after = fresh_masters(1, binary=server)[0], fresh_masters(1, binary=server)[0]
+    look_up, now = socket.getaddrinfo, [before]
+
+    def moving(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        if host != "moves.test":
+            return look_up(host, port, *args, **options)
+        return look_up("127.0.0.1", int(now[0].url.rpartition(":")[2]), *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", moving)
+    client = client_for([f"{before.url.rpartition('@')[0]}@moves.test:6379"])
+    usable(client)
+    now[0] = after
+    before.kill()
+    usable(client)
+    with raw(after.url) as known:
+        assert known.exists("rlock:fleet")
+
+
+def test_after_a_kill_of_all_connections_no_time_out_is_waited_for(
+    masters3: Fleet, client_for: ClientFor
+) -> None:
+    client, took = client_for(masters3.urls, 10.0, request_timeout=1.0), list[float]()
+    usable(client)
+    for _ in range(5):
+        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        began = time.monotonic()
+        usable(client)
+        took.append(time.monotonic() - began)
+    assert statistics.median(took) < 0.5
+    assert eventually(lambda: client.lock("x").locked() is False)
 
 
 @pytest.fixture

@@ -17,34 +17,15 @@ import rlock.asyncio
 from evidence.neighbours.faults import server
 from rlock._async.connections import Endpoint as AsyncEndpoint
 from rlock._async.runtime import run as async_run
-from rlock._client import endpoints, sentinel
+from rlock._client import sentinel
 from rlock._client.handshake import ConnectError, ConnectOptions, connect
 from rlock._sync.connections import Endpoint
 from rlock._sync.engine import Engine
 from rlock._sync.runtime import run
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, tell
-from .conftest import ClientFor, refuse_threads, usable, within
-
-
-def test_without_a_thread_the_caller_and_the_watchdog_connect_themselves(
-    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = client_for(masters3.urls, 1.5)
-    lock = client.lock("held")
-    lock.acquire()
-    refuse_threads(monkeypatch, "rlock-dial")
-    for _ in range(3):
-        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        usable(client)
-        time.sleep(0.3)
-    engine = client._engine()
-    tell(masters3.urls, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    time.sleep(2.0)  # longer than the lease: only the watchdog uses the client
-    lock.check()
-    assert engine.masters._connections.up >= 2
-    lock.release()
+from ..servers import Fleet
+from .conftest import within
 
 
 def test_a_client_that_is_collected_while_it_holds_is_told_once(
@@ -139,33 +120,3 @@ def test_a_password_that_the_sentinels_refuse_is_raised_at_once(refusal: bytes, 
                 with rlock.Client([url]) as client:
                     client.lock("x").acquire(timeout=30)
     assert "secret-7" not in str(raised.value)
-
-
-@pytest.mark.parametrize("threads", [True, False], ids=["threads", "no threads"])
-def test_a_sentinel_is_asked_in_place_if_no_thread_can_be_started(
-    threads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = Endpoint("redis+sentinel://127.0.0.1:1,127.0.0.1:2/m?replicas=1").service
-    assert service is not None
-    if not threads:
-        monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("none")))
-    with pytest.raises(redis_error(), match=r"refused.*refused"):
-        service.get_master_address()
-
-
-def test_an_option_that_the_kernel_refuses_is_left_out(
-    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Old(socket.socket):
-        def setsockopt(self, level: int, option: int, *value: Any) -> None:
-            if (level, option) == (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18)):
-                raise OSError(92, "Protocol not available")
-            super().setsockopt(level, option, *value)
-
-    monkeypatch.setattr(socket, "socket", Old)
-    endpoints._keepalive.cache_clear()
-    try:
-        usable(client_for(masters3.urls))
-        assert socket.TCP_KEEPIDLE in endpoints._keepalive()
-    finally:
-        endpoints._keepalive.cache_clear()

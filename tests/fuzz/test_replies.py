@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -19,10 +18,9 @@ from hypothesis import strategies as st
 
 import rlock
 from rlock import events
-from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult, _exchange, handshake
+from rlock._client.handshake import ConnectOptions, handshake
 from rlock._client.reader import Reader
 from rlock._client.runtime import NO_WAIT
-from rlock._sync import connections as sync
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names
 from rlock.errors import RLockError
@@ -135,15 +133,6 @@ def test_a_handshake_survives_any_reply(data: st.DataObject, guarded: bool, subs
     assert abs(report.time_us) < 2**63
     assert report.memory in ("volatile", "durable")
     assert type(report.run_id) is type(report.note) is str
-
-
-def test_of_the_long_answers_to_a_handshake_one_is_read() -> None:
-    """Twenty come at once, and each takes as long: a client read for half a second at each connection."""
-    answers = iter([b"7", [[]] * 9000])
-    server: Any = SimpleNamespace(pack_commands=tuple, send_packed_command=tuple)
-    server.read_response = lambda: next(answers)
-    with pytest.raises(ConnectError, match="an array of 9000 items"):
-        run(handshake("m", ConnectOptions(1.0), partial(_exchange, server)))
 
 
 @fuzz(300)
@@ -375,17 +364,3 @@ def test_a_reply_of_a_megabyte_takes_little_more_in_memory() -> None:
         for _ in range(50):
             reader.feed(b"*9999\r\n" + b"*0\r\n" * 9_998)
             assert reader.gets() is False
-
-
-def test_the_first_answers_of_a_flood_are_looked_at_before_the_rest_is_read() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.setblocking(False)
-        sent = 0
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                sent += theirs.send(b":1\r\n" * 4096)
-        assert sent > 2 * sync.BURST
-        connection = sync.SocketConnection(SimpleNamespace(_sock=ours, secrets=()), HandshakeResult())
-        connection.reader.feed(connection.fetch())
-        assert connection.reader.len() <= sync.BURST + sync.CHUNK

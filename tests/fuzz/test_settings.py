@@ -20,7 +20,6 @@ import rlock.asyncio
 from rlock.cli.settings import KEYS, Settings
 from rlock.rules.options import ClientOptions
 
-from ..cli.shell import inside
 from .conftest import fuzz, within
 
 #: Passwords: no message may show any part of them.
@@ -166,19 +165,6 @@ def test_any_settings_file_makes_a_client_or_an_error(
     told(within(2.0, settings.client))
     found = within(2.0, lambda: list(settings.in_force()))
     assert not HIDDEN.search(str(found))
-
-
-@fuzz(30)
-@given(content=FILE)
-def test_any_settings_file_is_one_line_of_a_command(
-    content: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "fuzz.toml"
-    path.write_bytes(content)
-    found = inside("config", "--config", str(path))
-    assert found.code in (0, 64, 78)
-    assert not HIDDEN.search(found.out + found.err)
-    assert found.code == 0 or found.err.count("\n") == 1, found.err
 
 
 NO_TEXT = (st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.fractions())

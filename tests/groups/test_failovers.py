@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,29 +97,6 @@ def test_a_sentinel_that_talks_nonsense_does_not_cost_the_group_its_vote(nonsens
     service = Service("mymaster", [], ConnectionError)
     good = ["ip", "10.0.0.2", "port", "2", "config-epoch", "5"]
     assert service.newest([nonsense, good]) == service.newest([good, nonsense]) == ("10.0.0.2", 2)
-
-
-def test_a_forked_child_asks_the_sentinels_that_its_parent_was_asking(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    in_parent, over = os.getpid(), threading.Event()
-
-    class Sentinel:
-        connection = connect = send_command = disconnect = lambda self, *_: self
-
-        def read_response(self) -> list[str]:
-            if os.getpid() == in_parent:
-                over.wait()
-            return ["ip", "10.0.0.2", "port", "2", "config-epoch", "5"]
-
-    service = Service("mymaster", [Sentinel()], ConnectionError)
-    try:
-        asked = service._question(0)
-        assert service._question(0) is asked, "a name that hangs takes one thread"
-        monkeypatch.setattr("rlock._client.sentinel.os", SimpleNamespace(getpid=lambda: in_parent + 1))
-        assert service._question(0) is not asked
-    finally:
-        over.set()
 
 
 def test_a_sentinel_without_an_answer_is_an_error_that_says_so() -> None:

@@ -144,40 +144,6 @@ def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, make
 
 @pytest.mark.real_masters
 @pytest.mark.kinds("blocking")
-def test_a_client_that_is_closed_while_it_detaches_leaves_nothing(client: Client, urls: list[str]) -> None:
-    """By a signal handler or another thread: the masters have the handle, and nobody will."""
-    lock = acquired(client)
-    masters: Any = client._engine().masters
-    call = masters.call
-
-    def closed_behind_it(request: Request) -> Any:
-        ballot = yield from call(request)
-        masters.call = call
-        client.close()
-        return ballot
-
-    with patch.object(masters, "call", closed_behind_it), pytest.raises(rlock.RLockError, match="was closed"):
-        lock.detach()
-    assert eventually(lambda: not any(raw(url).exists("x") for url in urls), within=2.0)
-
-
-@pytest.mark.real_masters
-@pytest.mark.kinds("blocking")
-def test_a_detach_that_fails_as_its_process_ends_prolongs_no_lease(masters3: Fleet) -> None:
-    """A stopped server executes what a client sent before it gave up."""
-    client = rlock.Client(masters3.urls, 3, request_timeout=0.2)
-    lock = acquired(client)
-    with masters3[:2].paused():
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lock.detach(10)
-        client._engine().abandon()
-    for url in masters3.urls:
-        with raw(url) as master:
-            assert master.pttl("x") <= 3000
-
-
-@pytest.mark.real_masters
-@pytest.mark.kinds("blocking")
 def test_a_master_that_does_not_answer_an_adopter_follows_later(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls) as first, rlock.Client(masters3.urls, request_timeout=0.2) as second:
         lock = first.lock("x")

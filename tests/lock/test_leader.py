@@ -306,19 +306,3 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
         assert not [one for one in asyncio.all_tasks() if one.get_name() == "rlock-leader"]
 
     asyncio.run(main())
-
-
-@pytest.mark.kinds("memory")
-def test_an_observer_that_awaits_a_cancelled_task_fails(caplog: Caplog) -> None:
-    async def started(token: int) -> None:
-        raise asyncio.CancelledError
-
-    async def main() -> None:
-        async with (
-            memory_client(kind=rlock.asyncio.Client) as client,
-            client.leader("beat", started) as leader,
-        ):
-            assert not await leader.wait(0.3), "without the rule the campaign is over"
-
-    asyncio.run(main())
-    assert "started of leader 'beat' raised" in caplog.text

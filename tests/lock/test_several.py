@@ -14,7 +14,6 @@ import pytest
 
 import rlock
 import rlock.asyncio
-from rlock._client.notifications import Subscription
 from rlock.procedures.port import Request
 from rlock.recipes import semaphore as recipe
 from rlock.rules import commands
@@ -190,21 +189,6 @@ def test_the_loss_of_one_name_is_the_loss_of_all(connect: Connect) -> None:
     assert connect().locks(["a", "b", "c"]).acquire(blocking=False)
 
 
-def test_a_name_that_is_lost_during_the_acquire_is_given_back(connect: Connect) -> None:
-    client = connect()
-    engine: Any = client._engine()
-
-    def taken(name: str) -> bool:
-        if engine.hold("m") is not None:
-            lose(client.lock("m"))
-        return name == "m"  # so m is taken first
-
-    engine.taken = taken
-    with pytest.raises(rlock.LeaseLostError):
-        client.locks(["a", "m"]).acquire()
-    assert not len(engine.holds)
-
-
 def test_bad_names_are_refused(connect: Connect) -> None:
     client = connect()
     for names, text in (
@@ -298,24 +282,6 @@ def test_a_release_wakes_the_owner_of_the_gate_without_polling(
         waiter.join(2.0)
         assert not waiter.is_alive()
     first.release()
-
-
-def test_a_late_confirmation_ends_the_quick_polls(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, holder = connect(), connect().semaphore("gpu", permits=1)
-    late, polls, confirm = list[Any](), list[bool](), Subscription.confirm
-    monkeypatch.setattr(Subscription, "confirm", lambda *confirmation: late.append(confirmation))
-
-    def poll_wait(random: object, subscribed: bool) -> float:
-        polls.append(subscribed)
-        while late:
-            confirm(*late.pop())
-        return 0.01
-
-    monkeypatch.setattr(recipe, "poll_wait", poll_wait)
-    holder.acquire()
-    with waiting(client.semaphore("gpu", permits=1)):
-        assert eventually(lambda: {*polls} == {False, True})
-        holder.release()
 
 
 @pytest.mark.slow

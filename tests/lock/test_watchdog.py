@@ -5,17 +5,15 @@ from __future__ import annotations
 import _thread
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 
 import rlock
 from rlock import Client, events
-from rlock.events import Event, Lost, MasterAnswers, MasterFailed, RenewalStopped, Renewed
-from rlock.testing import memory_client
+from rlock.events import Event, Lost, RenewalStopped, Renewed
 
-from ..servers import Fleet, raw
+from ..servers import Fleet
 from ..telemetry.happenings import Ledger
 from .conftest import MakeClient, acquired, eventually, in_thread, threads_only
 
@@ -53,51 +51,6 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     release.set()
     assert eventually(lambda: any("on_lost" in record.message for record in caplog.records))
     third.release()
-
-
-LOSSES = 50
-
-
-def lost_at_once(client: rlock.Client, kind: str, on_lost: Callable[..., object]) -> None:
-    """So many locks of this thread end with their leases, and their callbacks are due."""
-    losses = [client.lock(f"{kind}-{i}", renew=False, on_lost=on_lost) for i in range(LOSSES)]
-    for lock in losses:
-        assert lock.acquire()
-    for lock in losses:
-        assert lock.lost.wait(10.0)
-
-
-def tellers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "rlock-on-lost"]
-
-
-def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> None:
-    told: list[str] = []
-    gate = threading.Event()
-
-    def tell(error: rlock.LeaseLostError) -> None:
-        gate.wait(20)
-        told.append(error.name)
-        if len(told) == 1:
-            raise SystemExit("the other callbacks are called all the same")
-
-    with memory_client(3, ttl=1.0) as client:
-        lost_at_once(client, "first", tell)
-        assert len(tellers()) == 1
-        gate.set()
-        assert eventually(lambda: len(told) == LOSSES)
-        assert eventually(lambda: not tellers())
-        gate.clear()
-        lost_at_once(client, "second", tell)
-        assert len(tellers()) == 1, "another one, because the first has ended"
-        began = time.monotonic()
-        client.close()  # waits for none of them, and keeps none from being called
-        assert time.monotonic() - began < 5.0
-        assert len(told) == LOSSES
-        gate.set()
-        assert eventually(lambda: len(told) == 2 * LOSSES)
-        assert len(set(told)) == 2 * LOSSES
-        assert eventually(lambda: not tellers())
 
 
 def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:
@@ -180,33 +133,3 @@ def test_an_observer_that_raises_stops_nothing(client: Client, caplog: pytest.Lo
     with client.lock("job"):
         pass
     assert len(seen) == count, "it was told after its end"
-
-
-@pytest.mark.real_masters
-def test_a_master_that_answers_and_refuses_is_told_and_logged_once(
-    make_client: MakeClient,
-    fresh_masters: Callable[..., Fleet],
-    ledger: Ledger,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    fleet = fresh_masters(3)
-    client = make_client(fleet.urls)
-    with client.lock("job"):
-        pass
-    raw(fleet[1].url).config_set("maxmemory", "1")
-    for _ in range(3):
-        with client.lock("job"):
-            assert eventually(lambda: ledger.of(MasterFailed))
-    label = client.masters[1]
-    assert {(event.master, event.kind) for event in ledger.of(MasterFailed)} == {(label, "error")}
-    refusals = [record for record in caplog.records if "gives no vote: OOM" in record.getMessage()]
-    assert len(refusals) == 1
-    raw(fleet[1].url).config_set("maxmemory", "0")
-    ledger.clear()
-
-    def well() -> bool:
-        with client.lock("job"):
-            return bool(ledger.of(MasterAnswers))
-
-    assert eventually(well)
-    assert isinstance(ledger.of(MasterFailed, MasterAnswers)[-1], MasterAnswers)

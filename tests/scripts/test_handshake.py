@@ -252,19 +252,6 @@ def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
     assert noted(old) == before
 
 
-def test_a_reset_of_the_statistics_hides_a_flush_from_redis_6_only(new: Box) -> None:
-    """Redis 6.2 counts CONFIG as a whole, and a CONFIG GET of a client must not cost a first use its age."""
-    new.client.flushall()
-    new.client.config_resetstat()
-    before = now(new)
-    note = first_use(new)
-    version = str(new.client.info("server")["redis_version"])
-    if version.startswith("6."):
-        assert is_as_old_as_the_server(new, note, before), "a known limit: docs/how-it-works.md"
-    else:
-        assert is_now(new, note)
-
-
 @pytest.mark.parametrize("rewrite", ["no", "yes"])
 def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
     new_master: Master, rewrite: str

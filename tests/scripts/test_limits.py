@@ -16,8 +16,6 @@ from ..scripted import (
     CHANNEL,
     CLAIM_MS,
     EVICTED,
-    FENCE,
-    FENCE_MS,
     LEASE_MS,
     LOCK,
     MINE,
@@ -80,18 +78,6 @@ def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_keeps_the_place_t
     assert time_us > 0
     assert box.wait()[:3] == [1, THEIRS, 2]
     assert box.content(QUEUE) is None
-
-
-@pytest.mark.parametrize("rule", ["-publish", "resetchannels"])
-def test_without_leave_to_publish_a_lock_is_left_to_nobody_who_was_not_told(
-    box: Box, ears: Ears, rule: str
-) -> None:
-    ears.listen(ANNA, BEN)
-    box.acquire()
-    box.enqueue(ANNA, BEN)
-    assert box.restricted(rule).hand_on() == [1, MINE, -1, 0, 0]
-    assert box.content() is None
-    assert ears.heard() == {}
 
 
 @pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-del")])
@@ -274,9 +260,7 @@ def test_release_delivered_twice_writes_and_publishes_once(box: Box, ear: Ear) -
     assert ear.heard() == ["0"]
 
 
-# -- healing, and the ban that an eviction leaves
-
-BAN_MS = 20_000
+# -- healing
 
 
 def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None:
@@ -284,25 +268,3 @@ def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None
     with box.nothing_written():
         assert box.heal() == [0]
     assert (box.content(), box.fenced()) == (None, None)
-
-
-def test_without_leave_to_read_who_was_evicted_nobody_is_put_back(box: Box) -> None:
-    box.release(ban_ms=BAN_MS)
-    user = box.restricted("-get")
-    with box.nothing_written():
-        assert user.call("renew", [LOCK, FENCE, EVICTED], LEASE_MS, FENCE_MS, MINE, 1, TOKEN)[1] == [0]
-    assert box.content() is None
-
-
-@pytest.mark.parametrize("rules", [("-set",), ("-hdel",), ("-set", "-get")])
-def test_without_leave_to_ban_an_eviction_never_stops_half_way(box: Box, rules: tuple[str, ...]) -> None:
-    """Either the lock is free, or the answer is an error and it is held as before."""
-    box.acquire()
-    user = box.restricted(*rules)
-    if "-hdel" in rules:
-        with pytest.raises(redis.ResponseError):
-            user.release(ban_ms=BAN_MS)
-        assert box.content() == ("hash", {MINE: "1"})
-    else:
-        assert user.release(ban_ms=BAN_MS)[0] == 1
-        assert box.content() is None
