@@ -38,13 +38,6 @@ def test_missing_tls_is_named(words: list[str], master: AnyMaster) -> None:
     assert "does this port speak TLS, as the URL says (rediss://)?" in found.out + found.err
 
 
-def test_host_and_port_are_enough() -> None:
-    found = inside("config", "--json", masters=["localhost:6400"])
-    told = json.loads(found.out)
-    assert told["settings"]["masters"] == {"value": ["redis://localhost:6400"], "source": "RLOCK_MASTERS"}
-    assert told["file"] is None
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -190,11 +183,6 @@ IMPORTS = {
 @pytest.mark.parametrize("program", IMPORTS)
 def test_an_import_of_the_library_is_light_and_complete(program: str) -> None:
     assert done([sys.executable, "-c", program]) == (0, f"{IMPORTS[program]}\n", "")
-
-
-@pytest.mark.parametrize("option", ["-V", "--version"])
-def test_the_version_has_a_short_option(option: str) -> None:
-    assert inside(option).out.startswith("rlock, version ")
 
 
 DEMO = [sys.executable, "-m", "rlock", "demo"]
