@@ -1,4 +1,4 @@
-"""What a stranger types in the first minutes, and what is said; Ctrl-C while it imports; `rlock demo`."""
+"""What a stranger types in the first minutes, and what is said; `--permits`, `--also`, `--shared`; demo."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+import rlock as library
 
 from ..servers import AnyMaster, Fleet, descendants, gone
 from .shell import begin, done, environment, inside, line, one_line, refused, rlock, starter
@@ -132,6 +134,40 @@ def test_hold_tells_a_loss(masters3: Fleet) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 76
     assert err.splitlines()[-1] == "rlock: the lock 'job' was lost"
+
+
+def test_a_command_runs_beside_readers_and_not_beside_a_writer(masters3: Fleet) -> None:
+    with library.Client(masters3.urls) as client:
+        content = client.read_write_lock("x")
+        with content.reader:
+            ran = rlock("run", "--shared", "x", "--", "echo", "beside", masters=masters3.urls)
+            assert (ran.code, ran.out, ran.err) == (0, "beside\n", "")
+            ran = rlock("run", "-n", "x", "--", "echo", "no", masters=masters3.urls)
+            assert ran.code == 75
+            assert "'x' is held by readers" in ran.err
+            look = ["sh", "-c", "$0 -m rlock status x; $0 -m rlock status y", sys.executable]
+            ran = rlock("run", "-s", "--pass-masters", "--also", "y", "x", *look, masters=masters3.urls)
+            assert ran.code == 0
+            assert "held by 2 readers" in ran.out
+            assert "held by 1 reader" in ran.out
+            assert "readers:000" not in inside("status", "x", masters=masters3.urls).out
+        with content.writer:
+            assert rlock("run", "-n", "--shared", "x", "--", "echo", "no", masters=masters3.urls).code == 75
+
+
+def test_status_names_the_readers_and_evict_removes_each(masters3: Fleet) -> None:
+    with library.Client(masters3.urls) as one, library.Client(masters3.urls) as two:
+        readers = [client.read_write_lock("x").reader for client in (one, two)]
+        for reader in readers:
+            reader.acquire()
+        owners = [reader.owner for reader in one.status("x").readers]
+        told = inside("status", "x", masters=masters3.urls)
+        assert "held by 2 readers: " in told.out
+        evicted = inside("evict", "x", "--yes", masters=masters3.urls)
+        assert evicted.code == 0
+        assert all(owner in told.out and f"evicted {owner}" in evicted.out for owner in owners)
+        assert one.status("x").free
+        assert all(reader.lost.wait(10) for reader in readers)
 
 
 #: Sends Ctrl-C to the process itself as soon as it imports a module.

@@ -1,7 +1,7 @@
-"""The pages of docs/howto whose code runs here: asyncio, fastapi, migrating, semaphore, service, several.
+"""The pages of docs/howto whose code runs in this process.
 
-FastAPI is served to httpx without a server. The semaphores and several locks have masters in memory. And
-testing.md: its files are a project whose tests pass.
+FastAPI is served to httpx without a server. The recipes of locks have masters in memory. And testing.md: its
+files are a project whose tests pass.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import pytest
 import rlock
 import rlock.asyncio
 from rlock.testing import MemoryMasters, lose, memory_client
-from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import MakeClient, in_thread
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left
-from .pages import DOCS, PYTHON, block, blocks, lay_out, marked, module, starter
+from .pages import DOCS, PYTHON, block, lay_out, marked, module, starter
 
 Run = Callable[[Callable[[rlock.asyncio.Client], Awaitable[None]]], None]
 
@@ -218,10 +217,8 @@ def test_the_new_lines_exclude_other_threads_and_clients(
 
 
 def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[str, Any]) -> None:
-    lock, (acquire, release) = (
-        setup["client"].lock("x"),
-        block("howto/migrating.md", "owner").split("if held:\n"),
-    )
+    lock = setup["client"].lock("x")
+    acquire, release = block("howto/migrating.md", "owner").split("if held:\n")
     found = in_thread(lambda: defined(acquire, lock=lock))
     assert found["held"] is True
     assert lock.locked()
@@ -273,21 +270,18 @@ def test_the_worker_works_skips_and_stops_after_a_loss(masters3: Fleet) -> None:
     one.client = rlock.Client(masters3.urls, ttl=1.0)
     steps: list[str] = []
 
-    def store(order: int, step: str, token: int) -> None:
-        steps.append(step)
-
     def loses(order: int, step: str, token: int) -> None:
         lost = one.client.lock(f"order:{order}").lost
         assert other.evict(f"order:{order}")
         assert lost.wait(10)
 
     with one.client, rlock.Client(masters3.urls) as other:
-        assert one.work_once(1, store)
+        assert one.work_once(1, lambda order, step, token: steps.append(step))
         assert steps == ["pack", "ship"]
         with other.lock("order:1"):
-            assert not one.work_once(1, store)
+            assert not one.work_once(1, pytest.fail)
         assert not one.work_once(1, loses)
-        assert one.work_once(1, store), "the next try has a lock of its own"
+        assert one.work_once(1, lambda *_: None), "the next try has a lock of its own"
 
 
 def test_the_worker_survives_an_outage_of_the_masters() -> None:
@@ -368,18 +362,33 @@ def test_a_transfer_holds_both_accounts(client: rlock.Client, memory: MemoryMast
         assert not page.transfer(1, 2, pytest.fail)
 
 
+def test_readers_serve_while_the_one_who_published_indexes(
+    client: rlock.Client, memory: MemoryMasters
+) -> None:
+    page = module(block("howto/readwrite.md", "content.py"))
+    tokens: list[int] = []
+    with memory_client(masters=memory) as other, memory_client(masters=memory) as third:
+        reader, writer = other.read_write_lock("content:42").reader, third.lock("content:42")
+
+        def load(token: int) -> None:
+            tokens.append(token)
+            assert not reader.acquire(blocking=False)
+
+        def index() -> None:
+            with reader:
+                assert not writer.acquire(blocking=False)
+
+        page.publish(load, index)
+        assert len(tokens) == 1
+        assert page.serve(lambda: not writer.acquire(blocking=False))
+        assert third.status("content:42").free
+
+
 pytest_plugins = ["pytester"]
 
-FILES = blocks("howto/testing.md")
 
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+@pytest.mark.usefixtures("server")
+def test_the_tests_of_the_page_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
-    for name, text in FILES.items():
-        pytester.path.joinpath(name).write_text(text, encoding="utf-8")
-    return pytester
-
-
-def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
-    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)
+    lay_out("howto/testing.md", pytester.path)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)

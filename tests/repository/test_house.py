@@ -14,12 +14,10 @@ import sys
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from subprocess import CompletedProcess
 from types import FrameType
 from typing import Any
 
 import pytest
-import site_evidence
 
 import rlock
 import rlock.asyncio
@@ -196,7 +194,6 @@ def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(runner, name, value)
     monkeypatch.setattr(runner, "FOLDER", tmp_path / "build")
     monkeypatch.setattr(runner, "PUBLISHED", tmp_path / "results.json")
-    monkeypatch.setattr(site_evidence, "RESULTS", tmp_path / "results.json")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
@@ -210,16 +207,3 @@ def test_a_part_that_fails_stops_no_other_one(capsys: pytest.CaptureFixture[str]
     assert found == {"bad": "red", "good": "green", "silent": "red", "absent": "skipped", "last": "green"}
     assert runner.main(["--publish"]) == 1
     assert not runner.PUBLISHED.exists()
-
-
-@pytest.mark.usefixtures("parts")
-def test_results_join_those_of_earlier_runs_and_become_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for words in (["--only", "good"], ["--quick"]):
-        assert runner.main(words) == 0
-        with monkeypatch.context() as patched:
-            patched.setattr("subprocess.run", lambda *_, **__: CompletedProcess((), 0))  # the pages stay
-            assert runner.main(["--publish"]) == 0
-        for path in runner.FOLDER.glob("*.json"):
-            path.unlink()
-    rows = site_evidence.table("evidence").splitlines()[2:]
-    assert [row.count("| found 3 things | `python -m good") for row in rows] == [1, 1]
