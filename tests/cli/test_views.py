@@ -17,7 +17,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import rlock
-from rlock.cli.scan import info
 from rlock.cli.scan.look import Scan
 from rlock.cli.scan.snapshot import GroupHealth, MasterHealth, Snapshot
 from rlock.cli.watch.tables import View, picture
@@ -165,30 +164,6 @@ def test_a_look_shows_locks_holders_waiters_and_masters(any_server: AnyMaster) -
     assert (health.memory or 0) > 100_000
     assert (health.clients or 0) >= 3
     assert health.clock_offset == 0.0, "the median of one"
-
-
-def test_hashes_that_no_lock_wrote_are_not_shown(masters1: Fleet) -> None:
-    client = raw(masters1.urls[0])
-    client.hset("session", mapping={"user": "7"})
-    client.hset("count", mapping={"n": 1})
-    client.hset("cart", mapping={new_owner("a"): 1, new_owner("b"): 1})
-    client.set("text", "x")
-    client.hset("lock", mapping={new_owner("web/1/main"): 1})
-    client.hset("java", mapping={"8743c9c0-0795-4907-87fd-6c719a6b4586:52": 1})
-    with rlock.Client(masters1.urls) as own, closing(Scan(own)) as scan:
-        snapshot = scan.look()
-        assert [lock.name for lock in snapshot.locks] == ["java", "lock"]
-        assert snapshot.masters[0].locks == 2
-        assert set(scan._names) == {"java", "lock"}, "others are not even asked for again"
-
-
-def test_of_a_group_only_fresh_acknowledgements_and_the_note_of_this_primary_count() -> None:
-    told = {"run_id": "r", "master_replid": "i"}
-    for number, lag in ((0, 2), (1, 3)):
-        told[f"slave{number}"] = f"ip=10.0.0.{number},port=1,state=online,offset=7,lag={lag},type=replica"
-    seen = GroupHealth("h:1", None, replicas=2, online=2, acknowledged=1)
-    assert info.group(told, b"r+old 9000000 1000", 2, "h:1", clock=0.0) == seen
-    assert info.group(told, b"r+i 9000000 1000", 2, "h:1", clock=0.5).since == 8.5
 
 
 def drawn(seen: Snapshot, view: View | None = None, late: float = 0.0) -> str:

@@ -106,8 +106,9 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
     finally:
         for process in started:
             kill_group(process)
-            if process.stdout is not None:
-                process.stdout.close()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

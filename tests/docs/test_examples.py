@@ -48,13 +48,6 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("name", ["fenced_worker.py", "web_handler.py", "long_job.py"])
-def test_an_example_needs_no_argument_and_tells_its_options(name: str, start: Start) -> None:
-    told = start(name, "--help").communicate(timeout=60)[0]
-    assert told.startswith(f"usage: {name} [-h] [--")
-    assert "default: " in told
-
-
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
     with client.lock("nightly-report"):
         busy = start("cron_job.py")

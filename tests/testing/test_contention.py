@@ -265,11 +265,5 @@ def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
     assert counter.count().lost == 0
 
 
-def test_the_same_token_may_write_again(counter: Counter) -> None:
-    counter.read(5)
-    assert counter.write(1, 5)
-    assert counter.write(2, 5)
-
-
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
     assert (jain([5, 5, 5, 5]), jain([20, 0, 0, 0]), jain([0, 0]), jain([])) == (1, 0.25, None, None)

@@ -99,13 +99,6 @@ def test_a_paused_master_can_be_ended_at_once(end: Callable[[Master], None]) -> 
         assert gone(pid)
 
 
-def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -> None:
-    with Master() as master:
-        assert master.pid is not None
-        assert os.getpgid(master.pid) == master.pid
-        assert os.getsid(master.pid) != os.getsid(0)
-
-
 def executable(path: Path, text: str) -> Path:
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(0o755)
@@ -212,16 +205,3 @@ def test_a_program_that_forgets_to_close_leaves_neither_server_nor_directory(end
         program.wait(20)
         assert all(gone(pid) for pid in pids)
         assert not any(directory.exists() for directory in directories)
-
-
-@pytest.mark.slow
-def test_a_forked_child_that_exits_leaves_its_parents_servers_alone() -> None:
-    ending = (
-        "child = os.fork()\n"
-        "if child == 0: masters.close(); sys.exit(0)\n"
-        "os.waitpid(child, 0)\n"
-        "sys.exit(0 if all(m.running and m.directory.exists() and m._answers() for m in masters) else 9)"
-    )
-    with run(ending) as (program, pids, _):
-        assert program.wait(20) == 0
-        assert all(gone(pid) for pid in pids)

@@ -16,7 +16,6 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..canary import leaks, look
 from ..lock.conftest import eventually, in_thread
-from ..lock.test_lifecycle import forked
 from ..servers import PASSWORD, Fleet, raw
 from ..telemetry.happenings import Ledger
 
@@ -43,15 +42,6 @@ def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
         rlock.Client([fleet[0], fleet[0]])
     with pytest.raises(rlock.OptionsError, match="at least one"):
         MemoryMasters(0)
-
-
-def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -> None:
-    lock = client.lock("x")
-    lock.acquire()
-    assert forked(lambda: client.lock("x").acquire(blocking=False)) == "False"
-    assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
-    assert client.lock("y").acquire(blocking=False), "nothing came back from there"
-    lock.check()
 
 
 @pytest.fixture(params=["memory", "real"])
@@ -84,18 +74,6 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
     assert len(told) == 1
     assert lock.acquire(timeout=1)
     lock.release()
-
-
-def test_without_a_quorum_nothing_is_lost() -> None:
-    fleet = MemoryMasters(3)
-    with memory_client(masters=fleet) as client:
-        lock = client.lock("x")
-        lock.acquire()
-        fleet[0].down()
-        fleet[1].down()
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lose(lock)
-        lock.check()
 
 
 def test_decorated_functions_use_another_client_for_as_long_as_they_are_told() -> None:
