@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 
 import pytest
 
 from rlock import Client
 
-from ..lock.conftest import eventually
 from ..servers import Fleet, raw
-from .shell import RLOCK, begin, done, environment, inside, one_line
+from .shell import RLOCK, done, environment, inside, one_line
 
 
 def test_a_script_has_the_lock_from_acquire_to_release(masters3: Fleet) -> None:
@@ -91,16 +89,3 @@ def test_without_a_reader_of_the_handle_the_lock_is_free(to: str, code: int, mas
     assert done(words, env=environment(masters3.urls)).code == code
     with Client(masters3.urls) as client:
         assert client.lock("job").acquire(blocking=False)
-
-
-def test_a_signal_while_it_waits_leaves_nothing(masters3: Fleet) -> None:
-    with Client(masters3.urls) as client:
-        lock = client.lock("job")
-        lock.acquire()
-        waiting = begin("acquire", "job", "--ttl", "9", masters=masters3.urls)
-        assert eventually(lambda: client.status("job").queue_length == 1)
-        waiting.send_signal(signal.SIGTERM)
-        out, err = waiting.communicate(timeout=20)
-        assert (waiting.returncode, out, err) == (130, "", "")
-        assert eventually(lambda: client.status("job").queue_length == 0)
-        lock.release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -81,32 +80,6 @@ def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Obse
         with pytest.raises(rlock.LeaseLostError):
             lock.release()
     assert [event.event for event in ledger.of(Acquired, Lost, Released)] == ["acquired", "lost"]
-
-
-def test_others_go_on_while_an_observer_of_one_thread_blocks(observe: Observe) -> None:
-    blocked, done = threading.Event(), list[bool]()
-
-    def block(event: Event) -> None:
-        if isinstance(event, Acquired) and event.lock == "slow":
-            blocked.wait(20)
-
-    observe(block)
-    with memory_client(3, ttl=1.0) as client:
-
-        def take() -> None:
-            with client.lock("slow") as lock:
-                done.append(lock.is_owned())
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        assert eventually(lambda: client.status("slow").locked)
-        with client.lock("other"):
-            assert client.lock("other").is_owned()
-        time.sleep(1.2)  # longer than its ttl: it is renewed
-        assert client.status("slow").locked
-        blocked.set()
-        thread.join(20)
-    assert done == [True]
 
 
 def test_an_interrupt_in_one_observer_keeps_the_others_from_nothing(observe: Observe) -> None:

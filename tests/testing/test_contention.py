@@ -193,6 +193,11 @@ def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
     ]
 
 
+#: One that another one overtook.
+WAITER = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
+OTHER = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
+
+
 def stalled(begin: float, end: float) -> Line:
     return {"event": "stalled", "at": ms(end), "since": ms(begin)}
 
@@ -216,18 +221,14 @@ def test_a_waiter_that_is_overtaken_by_a_later_one_is_found(
 
 
 def test_a_process_that_did_not_run_may_lose_its_turn_and_no_later_one() -> None:
-    other = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
-    waiter = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
-    assert not found(history(a=[*waiter, stalled(LONG_MS + 40, LONG_MS + 90)], b=other))
-    assert found(history(a=[*waiter, stalled(0, 1)], b=other)) == ["overtaken"]
-    assert found(history(a=waiter, b=[*other, stalled(LONG_MS + 40, LONG_MS + 90)])) == ["overtaken"]
+    long_enough = stalled(LONG_MS + 40, LONG_MS + 90)
+    assert not found(history(a=[*WAITER, long_enough], b=OTHER))
+    assert found(history(a=[*WAITER, stalled(0, 1)], b=OTHER)) == ["overtaken"]
+    assert found(history(a=WAITER, b=[*OTHER, long_enough])) == ["overtaken"]
 
 
 def test_faults_excuse_it_if_more_than_a_minority_felt_them_within_a_short_time() -> None:
-    made = history(
-        a=waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2),
-        b=hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6),
-    )
+    made = history(a=WAITER, b=OTHER)
     just_before = Harm(ms(LONG_MS - 100), ms(LONG_MS - 50), 1)
     assert found(made, just_before) == ["overtaken"]
     assert not found(made, just_before, just_before._replace(begin=ms(LONG_MS - 500)))

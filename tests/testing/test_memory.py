@@ -11,11 +11,11 @@ import pytest
 import redis
 
 import rlock
-from rlock.testing import MemoryMasters, lose, memory_client, use
+from rlock.testing import MemoryMasters, lose, memory_client
 from rlock.testing.local.embedded import ServerBinary
 
 from ..canary import leaks, look
-from ..lock.conftest import eventually, in_thread
+from ..lock.conftest import eventually
 from ..servers import PASSWORD, Fleet, raw
 from ..telemetry.happenings import Ledger
 
@@ -74,26 +74,6 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
     assert len(told) == 1
     assert lock.acquire(timeout=1)
     lock.release()
-
-
-def test_decorated_functions_use_another_client_for_as_long_as_they_are_told() -> None:
-    def never() -> rlock.Client:
-        raise AssertionError("it is not called")
-
-    with memory_client() as first, memory_client() as second, memory_client() as third:
-        made = rlock.locked(never, "x", blocking=False)(lambda: "done")
-        given = rlock.locked(first, "x", blocking=False)(lambda: "done")
-        in_thread(lambda: second.lock("x").acquire())
-        with use(never, first):
-            assert made() == "done"
-            with use(never, second), use(first, third):
-                assert made() is None
-                assert given() == "done"
-            assert made() == "done"
-        in_thread(lambda: first.lock("x").acquire())
-        assert given() is None
-        with pytest.raises(AssertionError, match="not called"):
-            made()
 
 
 pytest_plugins = ["pytester"]
