@@ -81,15 +81,6 @@ def test_json_is_json_also_for_errors_and_has_no_lines_for_people(masters3: Flee
     assert inside("list", "--json", masters=masters3.urls) == (0, "", "")
 
 
-def test_a_fault_is_told_once() -> None:
-    found = inside("status", "job", masters=["redis://127.0.0.1:1"])
-    assert found.code == 69
-    assert (found.out + found.err).count("refused") == 1
-    failed = inside("init", masters=["redis://127.0.0.1:1"])
-    assert (failed.code, failed.out) == (69, "")
-    assert "refused" in failed.err
-
-
 def test_permits_let_so_many_in(masters3: Fleet) -> None:
     show = ["sh", "-c", 'echo "$RLOCK_NAME $RLOCK_PERMIT"; exec sleep 60']
     with starter(masters3.urls, "run", "--permits", "2", "gpu", *show) as start:

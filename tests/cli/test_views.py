@@ -187,13 +187,6 @@ def test_it_shows_masters_locks_holders_waiters_and_votes() -> None:
     assert row[-3:-1] == ["1", "0/3"]
 
 
-def test_a_lease_counts_down_between_two_looks_and_never_below_zero() -> None:
-    seen = snapshot(lock("a"))
-    assert " 6.0 s " in drawn(seen, late=1.5)
-    assert " 0.0 s " in drawn(seen, late=60.0)
-    assert "60 s old" in drawn(seen, late=60.0)
-
-
 def test_a_master_without_an_answer_or_a_vote_is_shown_with_the_reason() -> None:
     shown = drawn(snapshot(lock("a")))
     assert "guard 4 s" in shown

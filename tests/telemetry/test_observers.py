@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,43 +15,9 @@ from rlock import events
 from rlock.events import Acquired, Event, Lost, NotAcquired, Queued, Released
 from rlock.testing import MemoryMasters, memory_client
 
-from ..interrupts import interrupted
 from ..lock.conftest import eventually
 from . import happenings as made
 from .happenings import Ledger
-
-#: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
-INTERRUPTED = (
-    "lock.py", "engine.py", "hold_table.py", "acquire.py", "attempt.py", "release.py", "withdraw.py",
-    "contender.py", "local_queue.py", "subscriptions.py", "notifications.py", "watchdog.py",
-)  # fmt: skip
-
-
-def test_ctrl_c_before_any_line_of_an_acquire_and_a_release_leaves_one_end(ledger: Ledger) -> None:
-    wrong: dict[str, list[str]] = {}
-    ends: Counter[str] = Counter()
-    with memory_client(3, ttl=5.0) as client:
-        lock = client.lock("a")
-        for at in range(1, 2000):
-            ledger.clear()
-            with interrupted(at, *INTERRUPTED) as tracer:
-                lock.acquire()
-                lock.release()
-            while lock.hold_count:
-                lock.release()
-            if faults := ledger.faults():
-                wrong[tracer.where] = faults
-            told = ledger.ends()
-            ends += told
-            if sum(told.values()) > 1:
-                wrong[tracer.where] = [f"{told} of one acquire"]
-            if not tracer.where:
-                break
-    assert not tracer.where, "it takes longer than that"
-    assert at > 100
-    assert wrong == {}
-    assert {*ends} == {"acquired", "interrupted"}
-
 
 Observe = Callable[[events.Observer], Any]
 

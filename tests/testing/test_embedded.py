@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -85,18 +85,6 @@ def test_a_durable_master_keeps_its_data_through_a_crash_unless_told_otherwise(b
         master.restart(empty=True)
         with raw(master.url) as client:
             assert client.get("key") is None
-
-
-@pytest.mark.parametrize("end", [Master.stop, Master.kill, Master.close])
-def test_a_paused_master_can_be_ended_at_once(end: Callable[[Master], None]) -> None:
-    with Master() as master:
-        pid = master.pid
-        master.pause()
-        began = time.monotonic()
-        end(master)
-        assert time.monotonic() - began < embedded.STOP_GRACE_S / 2
-        assert pid is not None
-        assert gone(pid)
 
 
 def executable(path: Path, text: str) -> Path:

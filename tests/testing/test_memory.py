@@ -31,19 +31,6 @@ def client(fleet: MemoryMasters) -> Iterator[rlock.Client]:
         yield client
 
 
-def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
-    with rlock.Client(fleet.masters, ttl=2.0) as client:
-        assert client.masters == [master.label for master in fleet]
-        with client.lock("x"):
-            pass
-    with rlock.Client(fleet[0]) as client, client.lock("x"):
-        pass
-    with pytest.raises(rlock.OptionsError, match="twice"):
-        rlock.Client([fleet[0], fleet[0]])
-    with pytest.raises(rlock.OptionsError, match="at least one"):
-        MemoryMasters(0)
-
-
 @pytest.fixture(params=["memory", "real"])
 def any_client(request: pytest.FixtureRequest) -> Iterator[rlock.Client]:
     if request.param == "memory":
