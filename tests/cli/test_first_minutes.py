@@ -171,7 +171,7 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
-sys.argv = ["rlock", *{words!r}]
+sys.argv = ["rlock", "run", "job", "true"]
 runpy.run_module("rlock", run_name="__main__", alter_sys=True)
 """
 HEAVY = ("redis", "valkey", "asyncio", "ssl")
@@ -179,19 +179,11 @@ MODULES = ("errors", "events", "model", "client")
 
 
 @pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        ("rlock.cli.main", ["--version"]),
-        ("click", ["--version"]),
-        ("rlock.cli.settings", ["run", "job", "true"]),
-        ("rlock.cli.commands.run", ["run", "job", "true"]),
-        ("rlock.client", ["run", "job", "true"]),
-        ("redis", ["status", "job"]),
-    ],
-    ids=str,
+    "module",
+    ["rlock.cli.main", "click", "rlock.cli.settings", "rlock.cli.commands.run", "rlock.client", "redis"],
 )
-def test_ctrl_c_during_the_imports_is_no_traceback(module: str, words: list[str]) -> None:
-    program = INTERRUPTED.format(module=module, words=words)
+def test_ctrl_c_during_the_imports_is_no_traceback(module: str) -> None:
+    program = INTERRUPTED.format(module=module)
     found = done([sys.executable, "-c", program], env=environment(["redis://127.0.0.1:1"]))
     assert (found.code, found.out, found.err) == (130, "", "")
 

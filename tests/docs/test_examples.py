@@ -122,9 +122,6 @@ PAGE = pages.DOCS / "fencing.md"
 #: `pause` between the acquire and the write. In source, because another process runs it, too.
 DRIVERS = {
     "row": """
-import contextlib
-import sqlite3
-
 def database():
     return contextlib.closing(sqlite3.connect("data.db"))
 
@@ -145,9 +142,6 @@ def value():
         return db.execute("SELECT price FROM items").fetchone()[0]
 """,
     "job": """
-import contextlib
-import sqlite3
-
 class Connection(sqlite3.Connection):
     pause = staticmethod(lambda: None)
     def __enter__(self):
@@ -187,8 +181,6 @@ def value():
         return int(file.read())
 """,
     "client": """
-import os
-
 def prepare():
     send(os.environ["STORE_URL"], 0, b"100")
 
@@ -225,7 +217,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
                 stack.callback(server.shutdown)
                 lock_name = f"http://127.0.0.1:{server.server_port}/price"
                 monkeypatch.setenv("STORE_URL", lock_name)
-            made = module(pages.block(PAGE.name, name) + DRIVERS[name])
+            made = module(pages.block(PAGE.name, name) + "import contextlib, os, sqlite3\n" + DRIVERS[name])
             made.prepare()
             made.lock_name = lock_name
             return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock._sync.connections import WakePipe
 
 from ..docs.pages import PYTHON, starter
 from ..fixtures import FreshMasters
@@ -83,25 +81,6 @@ def test_the_greenlets_of_the_page_take_turns(masters3: Fleet, tmp_path: Path) -
         assert started.line() == "True"
         assert started.end() == 0
     assert_nothing_is_left(masters3)
-
-
-def test_a_closed_wake_pipe_reads_from_no_other_descriptor() -> None:
-    pipe = WakePipe()
-    number = pipe.fileno
-    pipe.close()
-    pipe.close()
-    near, far = os.pipe()
-    os.set_blocking(near, False)
-    try:
-        if near != number:
-            os.dup2(near, number)
-        os.write(far, b"x")
-        # In a child of a process with greenlets, the copy of a waiter still believes in its pipe.
-        pipe.clear()
-        assert os.read(near, 1) == b"x"
-    finally:
-        for descriptor in {near, far, number}:
-            os.close(descriptor)
 
 
 #: More to ask for, around the application of the page. Its first lines run in the arbiter, before the fork.

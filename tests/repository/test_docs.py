@@ -74,10 +74,6 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
     assert (DOCS / "diagrams" / name).read_text(encoding="utf-8") == DRAWN[name], WRITE
 
 
-def test_there_is_no_other_drawing() -> None:
-    assert {path.name for path in (DOCS / "diagrams").iterdir()} == {*DRAWN}
-
-
 @pytest.mark.parametrize("page", site_tables.PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_the_computed_tables_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
