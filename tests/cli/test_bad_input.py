@@ -69,15 +69,6 @@ QUICK = [name for name in ON_MASTERS if name not in STAY]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(name: str) -> None:
-    text = f"{command(name).help}\n{command(name).epilog or ''}"
-    told = re.search(r"Exit status: (.*)", " ".join(text.split()))
-    assert told is not None
-    codes = {int(code) for code in re.findall(r"(?:^|[;,] |or )(\d+)  ?[a-zA-Z]", told[1])}
-    assert codes <= {0, 130, *exits.TABLE}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
     refused(inside(name, "--no-such-option"), 64, "--no-such-option", f"`rlock {name} --help`")
     if -1 not in [param.nargs for param in command(name).params]:

@@ -56,11 +56,9 @@ class Screen:
 
     def read(self, timeout: float) -> str:
         """What comes within this time; all of it is kept in ``text``."""
-        new, until = "", time.monotonic() + timeout
-        while (left := until - time.monotonic()) > 0:
-            if select.select([self._ours], [], [], left)[0]:
-                new += os.read(self._ours, 65536).decode("utf-8", "replace")
-                break
+        new = ""
+        if select.select([self._ours], [], [], timeout)[0]:
+            new = os.read(self._ours, 65536).decode("utf-8", "replace")
         self.text += new
         return new
 
@@ -84,9 +82,8 @@ class Screen:
         return self.process.wait(timeout=1)
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
         os.close(self._ours)
         os.close(self._theirs)
 

@@ -28,6 +28,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 from ..environments.programs import needs
 from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
+from ..lock.conftest import eventually
 from ..servers import AnyMaster, Fleet, acl_user, raw
 from .shell import ask, line, refused, starter
 from .shell import rlock as run
@@ -291,7 +292,10 @@ def test_it_shows_the_fleet_and_writes_nothing(masters3: Fleet) -> None:
         for master in masters3:
             raw(master.url).config_resetstat()
         # Each scrape that comes more than EVERY_S later looks anew.
-        assert _until_looked(url, masters3)
+        counts = [raw(master.url) for master in masters3]
+        assert eventually(
+            lambda: scrape(url) and all("cmdstat_scan" in c.info("commandstats") for c in counts)
+        )
         flags = {
             name: told["flags"] for name, told in raw(masters3.urls[0]).execute_command("COMMAND").items()
         }
@@ -303,14 +307,6 @@ def test_it_shows_the_fleet_and_writes_nothing(masters3: Fleet) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
         assert (process.returncode, err.splitlines()[-1]) == (0, "ended")
-
-
-def _until_looked(url: str, masters: Fleet) -> bool:
-    for _ in range(1000):
-        scrape(url)
-        if all("cmdstat_scan" in raw(master.url).info("commandstats") for master in masters):
-            return True
-    return False
 
 
 @needs("prometheus_client")

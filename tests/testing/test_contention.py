@@ -132,12 +132,6 @@ def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
     assert judge_safety(made)
 
 
-def test_an_attempt_that_ctrl_c_ended_before_its_first_line_is_none() -> None:
-    made = History().add("w", [{"event": "done", "attempt": 1, "outcome": "interrupted", "at": 1}])
-    assert not made.attempts
-    assert not made.open
-
-
 def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
     with memory_client(3) as client:
         lock = client.lock("x")
