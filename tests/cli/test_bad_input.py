@@ -244,7 +244,6 @@ def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_non
         ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
         (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
         (f"ttl = {'9' * 5000}", "a number too long"),
-        (f"ttl = {'9' * 400}", "ttl must be a finite number"),
         (f"ttl = {'[' * 5000}", "a list is too deep"),
     ],
     ids=lambda value: value[:40],

@@ -115,18 +115,6 @@ def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run_tasks:
 SERVED_S = 30
 
 
-class Gate:
-    """In the place of the packing: says that it has begun, and goes on when told."""
-
-    def __init__(self) -> None:
-        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def __call__(self, order_id: int) -> None:
-        if order_id == 1:
-            self.begun.set()
-            await self.go_on.wait()
-
-
 @asynccontextmanager
 async def serving(httpx: Any) -> AsyncIterator[Any]:
     """The application of one worker, with a client of its own."""
@@ -154,16 +142,23 @@ def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(
         return [state for (state,) in database.execute("SELECT state FROM orders ORDER BY id")]
 
     async def main() -> None:
-        orders.pack = gate = Gate()
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def pack(order_id: int) -> None:
+            if order_id == 1:
+                begun.set()
+                await go_on.wait()
+
+        orders.pack = pack
         async with serving(httpx) as one, serving(httpx) as two:
             first = asyncio.create_task(one.post("/orders/1/ship"))
-            await gate.begun.wait()
+            await begun.wait()
             for worker in (one, two):
                 refused = await worker.post("/orders/1/ship")
                 assert (refused.status_code, refused.headers["Retry-After"]) == (409, "1")
                 assert (await worker.post("/orders/2/ship")).status_code == 200
             assert states() == ["new", "shipped"]
-            gate.go_on.set()
+            go_on.set()
             assert (await first).json() == {"order": 1, "state": "shipped"}
             assert (await two.post("/orders/1/ship")).status_code == 200
 

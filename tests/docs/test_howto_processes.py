@@ -276,10 +276,8 @@ print(left())
 
 
 def test_the_row_refuses_a_holder_that_was_overtaken(django: Start) -> None:
-    assert [line for line in shown(django, OVERTAKEN).splitlines() if "lock" not in line] == [
-        "Refused",
-        "100",
-    ]
+    told = [line for line in shown(django, OVERTAKEN).splitlines() if "lock" not in line]
+    assert told == ["Refused", "100"]
 
 
 #: The package of a recipe, its command, what the leader says again and again, and faster than on the page.
