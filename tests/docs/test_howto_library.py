@@ -30,21 +30,13 @@ from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left
 from .pages import DOCS, PYTHON, block, lay_out, marked, module, starter
 
-Run = Callable[[Callable[[rlock.asyncio.Client], Awaitable[None]]], None]
 
+def run_tasks(masters: Fleet, main: Callable[[rlock.asyncio.Client], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with rlock.asyncio.Client(masters.urls, ttl=1.0) as client:
+            await asyncio.wait_for(main(client), 30)
 
-@pytest.fixture
-def run_tasks(masters3: Fleet) -> Run:
-    """``run_tasks(main)``: with a client, in an event loop of its own."""
-
-    def loop(main: Callable[[rlock.asyncio.Client], Awaitable[None]]) -> None:
-        async def limited() -> None:
-            async with rlock.asyncio.Client(masters3.urls, ttl=1.0) as client:
-                await asyncio.wait_for(main(client), 30)
-
-        asyncio.run(limited())
-
-    return loop
+    asyncio.run(limited())
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -58,7 +50,7 @@ def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, 
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks: Run) -> None:
+def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(masters3: Fleet) -> None:
     parts, written = module(block("howto/asyncio.md", "parts.py")), []
 
     async def main(client: rlock.asyncio.Client) -> None:
@@ -77,12 +69,12 @@ def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks
                 with pytest.raises(RuntimeError, match="another owner may hold the lock"):
                     await asyncio.create_task(parts.pack(3, lock.lost, 0))
 
-    run_tasks(main)
+    run_tasks(masters3, main)
     assert [part for part, _ in written] == [1, 2]
     assert written[0][1] == written[1][1] > 0
 
 
-def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run_tasks: Run) -> None:
+def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(masters3: Fleet) -> None:
     thread, begun, go_on = (
         module(block("howto/asyncio.md", "thread.py")),
         threading.Event(),
@@ -109,7 +101,7 @@ def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run_tasks:
         with pytest.raises(RuntimeError, match="another owner may hold the lock"):
             await resizing
 
-    run_tasks(main)
+    run_tasks(masters3, main)
 
 
 SERVED_S = 30

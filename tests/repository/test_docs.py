@@ -87,14 +87,11 @@ def functions(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_each_function_that_the_pages_name_is_in_its_file() -> None:
+def test_each_path_and_each_function_that_the_pages_name_exists() -> None:
+    assert [path for path in PATH.findall(TEXT) if not (TOP / path).exists()] == []
     named = FUNCTION.findall(TEXT)
     assert len(named) > 30
     assert [f"{path}:{name}" for path, name in named if name not in functions(path)] == []
-
-
-def test_each_path_that_the_pages_name_exists() -> None:
-    assert [path for path in PATH.findall(TEXT) if not (TOP / path).exists()] == []
 
 
 def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:

@@ -21,8 +21,7 @@ import pytest
 import redis
 
 import rlock
-from rlock.testing.local import embedded
-from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary, find_server
+from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from rlock.testing.local.spawn import free_port
 
 from ..servers import gone, label, raw, servers_found
@@ -58,18 +57,6 @@ def test_a_password_of_any_characters_works_and_stands_in_no_command_line(binary
         assert "requirepass" not in Path(f"/proc/{master.pid}/cmdline").read_text()
         mode = (master.directory / "server.conf").stat().st_mode
         assert stat.S_IMODE(mode) == 0o600
-
-
-def test_a_server_that_never_answers_is_given_up_and_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.3)
-    version = 'if [ "$1" = --version ]; then echo "Redis server v=7.0.0"; exit; fi\n'
-    master = Master(executable(tmp_path / "redis-server", f"{version}echo $$ >{tmp_path}/pid; exec sleep 60"))
-    with pytest.raises(EmbeddedError, match=r"did not answer in 0\.3 s"):
-        master.start()
-    assert gone(int((tmp_path / "pid").read_text()))
-    master.close()
 
 
 @EVERY_SERVER
