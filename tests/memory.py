@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakValueDictionary
 
 import rlock
@@ -27,16 +27,10 @@ class Stand:
         self.pause, self.resume = master.pause, master.resume
         _masters[self.url] = master
 
-    def start(self) -> object:
+    def start(self, empty: bool = True) -> NoReturn:
         raise NotImplementedError
 
-    def stop(self) -> None:
-        raise NotImplementedError
-
-    kill = close = stop
-
-    def restart(self, empty: bool = True) -> object:
-        raise NotImplementedError
+    stop = kill = close = restart = start
 
 
 def fleet(count: int) -> Fleet:

@@ -23,7 +23,7 @@ QUEUE = keys.queue(LOCK)
 FENCE = keys.fence(LOCK)
 NOTE = keys.NOTE
 CHANNEL = OWN.channel(LOCK)
-MINE, OLDER, THEIRS = "me:3", "me:2", "you:1"
+MINE, THEIRS = "me:3", "you:1"
 EVICTED = keys.evicted(LOCK, MINE)
 #: Waiters, each in a process of its own.
 ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"
@@ -89,17 +89,16 @@ class Box:
         waiter: str = "",
         ticket: int | str = 0,
         rank: str = "last",
-        queue_ms: int = QUEUE_MS,
         token: int = TOKEN,
-        fence_ms: int | str = FENCE_MS,
         guarded: bool = True,
     ) -> Any:
-        words: list[str | int] = [lease_ms, fence_ms]
+        words: list[str | int] = [lease_ms, FENCE_MS]
         if waiter:
-            words += [order, rank, queue_ms, waiter, ticket]
+            words += [order, rank, QUEUE_MS, waiter, ticket]
         elif order == "fair":
             words += [order]
-        return self.call("acquire", [LOCK, QUEUE, FENCE, *_note(guarded)], *words, owner, token)
+        keys = [LOCK, QUEUE, FENCE, *([NOTE] if guarded else [])]
+        return self.call("acquire", keys, *words, owner, token)
 
     def hold(self, owner: str = MINE, count: int = 2, **options: Any) -> None:
         """The lock is the owner's, with this hold count."""
@@ -122,33 +121,28 @@ class Box:
         waiter: str = "",
         claim_ms: int = CLAIM_MS,
         next_waiter: str = "",
-        next_owner: str = "",
         next_lease_ms: int = LEASE_MS,
         order: str = "fair",
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        keys = [LOCK, QUEUE, FENCE, NOTE, _ban(owner)]
+        banned = ban_ms != ""
+        keys = [LOCK, QUEUE, FENCE, NOTE, *([_ban(owner)] if banned else [])]
         words: list[str | int] = [channel, claim_ms, FENCE_MS, message]
-        if waiter or next_waiter or ban_ms != "":
+        if waiter or next_waiter or banned:
             words += [waiter]
-        if next_waiter or ban_ms != "":
+        if next_waiter or banned:
             words += [ban_ms]
-        if ban_ms == "":
-            keys.pop()
         if next_waiter:
-            favoured = next_owner or owner_of(next_waiter)
-            words += [next_waiter, favoured, next_lease_ms, order]
+            words += [next_waiter, owner_of(next_waiter), next_lease_ms, order]
         return self.call("release", keys, *words, token, owner)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""
         return self.release(owner, CHANNEL, **options)
 
-    def wait(
-        self, waiter: str = ANNA, ticket: int = TICKET, queue_ms: int = QUEUE_MS, *more: str | int
-    ) -> Any:
-        return self.call("wait", [LOCK, QUEUE], queue_ms, waiter, ticket, *more)
+    def wait(self, waiter: str = ANNA) -> Any:
+        return self.call("wait", [LOCK, QUEUE], QUEUE_MS, waiter, TICKET)
 
     def renew(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1) -> Any:
         echo, codes, _ = self.call("renew", [LOCK, NOTE], lease_ms, owner, count)
@@ -172,16 +166,14 @@ class Box:
         self,
         owner: str = THEIRS,
         present: str = MINE,
-        *,
-        count: int = 2,
         token: int | str = TOKEN,
     ) -> Any:
-        *told, note, _ = self.call("transfer", [LOCK, FENCE, NOTE], count, token, present, owner)
+        *told, note, _ = self.call("transfer", [LOCK, FENCE, NOTE], 2, token, present, owner)
         assert note == (self.client.get(NOTE) or "")
         return told
 
-    def fence(self, owner: str = MINE, token: int = TOKEN, fence_ms: int | str = FENCE_MS) -> Any:
-        return self.call("fence", [LOCK, FENCE], owner, token, fence_ms)
+    def fence(self, owner: str = MINE, token: int = TOKEN) -> Any:
+        return self.call("fence", [LOCK, FENCE], owner, token, FENCE_MS)
 
     def handshake(self, run_id: str = LIFE, memory: str = "volatile", known: str = "") -> Any:
         return self.call("handshake", [NOTE], run_id, memory, known)
@@ -237,54 +229,42 @@ class Box:
         assert isinstance(left, int)
         return left
 
-    def writes(self) -> int:
-        """How often the data of the server has been changed; an expiry that is set again counts too."""
-        changes = self.client.info("persistence")["rdb_changes_since_last_save"]
-        assert isinstance(changes, int)
-        return changes
-
     @contextmanager
     def nothing_written(self) -> Iterator[None]:
-        before = self.writes(), self.content(), self.content(QUEUE)
+        """The server counts each change of its data; an expiry that is set again, too."""
+
+        def seen() -> tuple[Any, ...]:
+            told = self.client.info("persistence")
+            return told["rdb_changes_since_last_save"], self.content(), self.content(QUEUE)
+
+        before = seen()
         yield
-        assert (self.writes(), self.content(), self.content(QUEUE)) == before
+        assert seen() == before
 
     def cost(self, call: Callable[[Box], Any]) -> Counter[str]:
         """The commands that a script runs inside, and how often."""
-        before = self._commands()
+        self.client.config_resetstat()
         call(self)
-        spent = self._commands() - before
-        assert spent.pop("eval") == 1
-        spent.pop("info")
-        return spent
-
-    def _commands(self) -> Counter[str]:
         told = self.client.info("commandstats")
-        return Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in told.items()})
+        spent = Counter({name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in told.items()})
+        assert spent.pop("eval") == 1
+        del spent["config|resetstat"], spent["config"]
+        return spent
 
 
 def _ban(owner: str) -> str:
     return keys.evicted(LOCK, owner)
 
 
-def _note(guarded: bool) -> list[str]:
-    return [NOTE] if guarded else []
-
-
 class Ear:
     """A subscriber to the lock's channel, or to another one."""
 
     def __init__(self, client: redis.Redis, channel: str = CHANNEL) -> None:
-        self._pubsub = client.pubsub()
+        self._client, self._channel, self._pubsub = client, channel, client.pubsub()
         self._pubsub.subscribe(channel)
         confirmed = self._pubsub.get_message(timeout=5)
-        assert confirmed is not None
-        assert confirmed["type"] == "subscribe"
-        self._client = client
-        self._channel = channel
-
-    def close(self) -> None:
-        self._pubsub.close()
+        assert (confirmed or {}).get("type") == "subscribe"
+        self.close = self._pubsub.close
 
     def heard(self) -> list[str]:
         """All messages since the last call; a mark of our own behind them spares the wait for silence."""

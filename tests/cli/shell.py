@@ -34,9 +34,7 @@ def environment(masters: Sequence[str] = (), **extra: str) -> dict[str, str]:
 
 
 def done(command: Sequence[str | bytes], *, timeout: float = 60, **options: Any) -> Done:
-    options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
-    if "input" in options:
-        options.pop("stdin")
+    options = {"stdin": subprocess.DEVNULL, **options}
     found = subprocess.run(command, text=True, capture_output=True, timeout=timeout, check=False, **options)
     assert "Traceback" not in found.stderr, found.stderr
     code = found.returncode

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +18,6 @@ import pytest
 
 import rlock as library
 from rlock.cli import exits
-from rlock.cli.commands.status import status
-from rlock.cli.completion import complete_name
 from rlock.cli.main import COMMANDS, cli
 from rlock.cli.settings import KEYS, file_of
 
@@ -56,9 +53,7 @@ def arguments(name: str) -> list[str]:
 
 def words(name: str, lock: str | bytes = "job") -> list[str | bytes]:
     """A call that is right as far as its words go."""
-    known = {option for param in command(name).params for option in param.opts}
-    more = [word for word in WORDS.get(name, []) if not word.startswith("--") or word in known]
-    given: list[str | bytes] = [name, *more]
+    given: list[str | bytes] = [name, *WORDS.get(name, [])]
     if "name" in arguments(name):
         given += [lock]
     return [*given, "true"] if name == "run" else given
@@ -71,19 +66,6 @@ ON_A_LOCK = [name for name in ASKED if "name" in arguments(name)]
 #: They stay until they are ended.
 STAY = [name for name in COMMANDS if name in ("watch", "exporter", "up", "demo")]
 QUICK = [name for name in ON_MASTERS if name not in STAY]
-
-
-def documented(code: int) -> bool:
-    return code == 0 or code in exits.TABLE or 128 < code < 128 + 65
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_help_text_tells_the_exit_status_in_codes_of_the_table(name: str) -> None:
-    text = f"{command(name).help}\n{command(name).epilog or ''}"
-    told = re.search(r"Exit status: (.*)", " ".join(text.split()))
-    assert told is not None
-    codes = {int(code) for code in re.findall(r"(?:^|[;,] |or )(\d+)  ?[a-zA-Z]", told[1])}
-    assert codes <= {0, 130, *exits.TABLE}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -147,7 +129,7 @@ def test_masters_out_of_reach_end_in_a_documented_code_and_wrong_passwords_in_64
     name: str, fresh_masters: FreshMasters
 ) -> None:
     found = inside(*words(name), masters=NOWHERE)
-    assert documented(found.code)
+    assert found.code in {0, *exits.TABLE}
     assert found.code != 0 or name == "config", "nothing can be well"
     assert "Errno" not in found.err
     locked = fresh_masters(1, password="right").urls[0]
@@ -185,19 +167,6 @@ def test_commands_options_choices_programs_and_locks_are_completed(masters3: Fle
         assert offered("status [o]*", masters3.urls) == set()
 
 
-@pytest.mark.timing
-def test_masters_that_do_not_answer_keep_the_prompt_for_a_second_at_most(
-    fresh_masters: FreshMasters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet = fresh_masters(5)
-    fleet.pause()
-    monkeypatch.setenv("RLOCK_MASTERS", ",".join(fleet.urls))
-    parameter = status.params[0]
-    began = time.monotonic()
-    assert complete_name(click.Context(status), parameter, "o") == []
-    assert time.monotonic() - began < 2.0
-
-
 def test_a_name_that_means_something_to_a_shell_is_not_offered(masters3: Fleet) -> None:
     rude = ("or;reboot", "or$(id)", "or`id`", "or'x", "or x", "or\nplain,rm", "or\x1b[2J", "or|x", "or*")
     for url in masters3.urls:
@@ -221,8 +190,7 @@ SECRET = "hunter2"
 def in_force(*words: str, **extra: str) -> dict[str, tuple[object, str]]:
     found = inside("config", "--json", *words, **extra)
     assert found.code == 0, found.err
-    rows = map(json.loads, found.out.splitlines())
-    (told,) = rows
+    (told,) = map(json.loads, found.out.splitlines())
     return {key: (row["value"], row["source"]) for key, row in told["settings"].items()}
 
 
@@ -234,32 +202,18 @@ def written(folder: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
-    path = str(
-        written(tmp_path, 'masters = ["redis://file"]\nttl = 3\nmax_ttl = 30\nrequest_timeout = 0.2\n')
-    )
+    path = str(written(tmp_path, 'masters = ["redis://file"]\nttl = 3\nmax_ttl = 30\nrequest_timeout = 0.2'))
     found = in_force("--config", path, RLOCK_TTL="4", RLOCK_REQUEST_TIMEOUT=" ")
+    assert set(found) == set(KEYS)
     assert found["masters"] == (["redis://file:6379"], path)
     assert found["ttl"] == (4.0, "RLOCK_TTL")
     assert found["max_ttl"] == (30.0, path)
     assert found["request_timeout"] == (0.2, path), "an empty variable says nothing"
     assert found["restart_guard"][1] == "default"
-    found = in_force("--config", path, RLOCK_MASTERS="redis://env")
-    assert found["masters"] == (["redis://env:6379"], "RLOCK_MASTERS")
+    found = in_force("--config", path, RLOCK_MASTERS="env:6400")
+    assert found["masters"] == (["redis://env:6400"], "RLOCK_MASTERS")
     found = in_force("--config", path, "--masters", "redis://flag", RLOCK_MASTERS="redis://env")
     assert found["masters"] == (["redis://flag:6379"], "--masters")
-
-
-def test_every_setting_of_the_file_reaches_the_client(tmp_path: Path) -> None:
-    values = {"ttl": 5, "max_ttl": 20, "request_timeout": 0.25, "restart_guard": 0, "interop": "redisson"}
-    text = 'masters = "redis://a, redis://b"\n' + "".join(
-        f"{key} = {json.dumps(value)}\n" for key, value in values.items()
-    )
-    path = str(written(tmp_path, text))
-    found = in_force("--config", path)
-    assert found["masters"][0] == ["redis://a:6379", "redis://b:6379"]
-    assert {key: value for key, (value, _) in found.items() if key != "masters"} == values
-    assert set(found) == set(KEYS)
-    assert {source for _, source in found.values()} == {path}
 
 
 def test_the_settings_file_of_the_page_is_read_without_its_password(tmp_path: Path) -> None:
@@ -290,7 +244,6 @@ def test_the_users_file_goes_before_the_machines_and_an_empty_variable_means_non
         ('interop = "jedis"', "interop must be \"redisson\", or be left out, not 'jedis'"),
         (f'masters = [["redis://:{SECRET}@a"]]', "masters must be a list of URLs"),
         (f"ttl = {'9' * 5000}", "a number too long"),
-        (f"ttl = {'9' * 400}", "ttl must be a finite number"),
         (f"ttl = {'[' * 5000}", "a list is too deep"),
     ],
     ids=lambda value: value[:40],
@@ -332,10 +285,3 @@ def test_a_file_that_everybody_can_write_is_told_once(tmp_path: Path) -> None:
     told = f"rlock: {path} names the masters, and everybody can write it: chmod o-w {path}\n"
     assert inside("config", "--config", str(path)).err == told
     assert inside("config", "--config", str(path)).err == ""
-
-
-def test_a_long_url_is_searched_for_a_password_in_linear_time(tmp_path: Path) -> None:
-    """By the pattern that was there once it takes minutes, and the time-out of the tests ends it."""
-    path = written(tmp_path, f'masters = ["redis://{":@/" * 6_000}"]', 0o644)
-    found = inside("config", "--config", str(path))
-    assert (found.code, "holds a password" in found.err) == (64, True)

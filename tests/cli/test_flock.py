@@ -116,13 +116,6 @@ def redirected(to: str, *options: str) -> Callable[[Side], str]:
     return probe
 
 
-def no_interpreter(side: Side) -> str:
-    path = side.folder / "script"
-    path.write_text("echo $0 $1; exit 3\n")
-    path.chmod(0o755)
-    return str(side.done(LOCK, "./script", "a", cwd=side.folder)[:2])
-
-
 def out_of_reach(side: Side) -> str:
     side.file = side.folder / "none" / "lock"
     return str(done(side.argv("-n", LOCK, "true"), env=environment(["redis://127.0.0.1:1"])).code)
@@ -253,7 +246,6 @@ SCENARIOS: dict[str, tuple[str | None, Callable[[Side], str]]] = {
     "-c LOCK": ("`-c` before the name", status("-c", "true", LOCK)),
     "0": ("A file descriptor", status("0")),
     "nowhere": ("Masters or file out of reach", out_of_reach),
-    "ENOEXEC": (None, no_interpreter),
     "verbose": ("`--verbose`", verbose),
     "background": ("What COMMAND leaves in the background", background),
     "environment": ("Environment of COMMAND", variables),

@@ -35,10 +35,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def free(fleet: Fleet) -> bool:
-    return not any(raw(master.url).exists("job") for master in fleet)
-
-
 def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, masters3: Fleet) -> None:
     with library.Client(masters3.urls, ttl=2.0) as client:
         lock = client.lock("job")
@@ -110,14 +106,21 @@ def test_a_stderr_that_takes_nothing_changes_nothing(option: str, to: str, maste
     assert done(words, env=environment(masters3.urls))[:2] == (3, "ran\n")
 
 
-def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(start: Start, masters3: Fleet) -> None:
-    with library.Client(masters3.urls).lock("job"):
-        process = start("run", "job", "--", "echo", "ran")
-        assert eventually(lambda: all(raw(m.url).pubsub_channels() for m in masters3))
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["run", "job", "--", "echo", "ran"], 128 + signal.SIGTERM), (["acquire", "job", "--ttl", "2"], 130)],
+)
+def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
+    words: list[str], code: int, start: Start, masters3: Fleet
+) -> None:
+    with library.Client(masters3.urls) as client, client.lock("job"):
+        process = start(*words)
+        assert eventually(lambda: client.status("job").queue_length == 1)
         process.send_signal(signal.SIGTERM)
-        assert ended(process)[:2] == (128 + signal.SIGTERM, "")
-    assert free(masters3)
+        assert ended(process) == (code, "", "")
+        assert eventually(lambda: client.status("job").queue_length == 0)
     assert eventually(lambda: not any(raw(m.url).pubsub_channels() for m in masters3))
+    assert not any(raw(url).exists("job") for url in masters3.urls)
 
 
 @pytest.mark.parametrize(("session", "obeys"), [("", "trap 'sleep 0.3; exit' TERM;"), ("setsid", "")])
@@ -189,18 +192,14 @@ def lost(masters: list[str], *words: str, script: str = "echo ready; sleep 30") 
     return Done(process.returncode, out, err)
 
 
-def unwritten(masters: list[str]) -> Done:
-    found = done(["sh", "-c", '"$@" > /dev/full', "sh", *RLOCK, "config"], env=environment(masters))
-    assert len(found.err.splitlines()) == 1
-    return found
-
-
 #: How each code comes about; SIGNAL is 128 and a number.
 WAYS: dict[int, Callable[[list[str]], Done]] = {
     exits.FAILED: lambda masters: rlock("evict", "--yes", "job", masters=masters),
     exits.USAGE: lambda masters: rlock("status", masters=masters),
     exits.UNREACHABLE: lambda masters: rlock("status", "job", masters=NOWHERE),
-    exits.OUTPUT: unwritten,
+    exits.OUTPUT: lambda masters: done(
+        ["sh", "-c", '"$@" > /dev/full', "sh", *RLOCK, "config"], env=environment(masters)
+    ),
     exits.NOT_ACQUIRED: busy,
     exits.LOST: lost,
     exits.CONFIG: lambda masters: rlock("config", RLOCK_CONFIG="/"),
@@ -214,6 +213,7 @@ WAYS: dict[int, Callable[[list[str]], Done]] = {
 def test_each_code_of_the_table_comes_out_of_a_command(code: int, fresh_masters: FreshMasters) -> None:
     found = WAYS[code](fresh_masters(1).urls)
     assert found.code == (code + signal.SIGKILL if code == exits.SIGNAL else code), found.err
+    assert code != exits.OUTPUT or len(found.err.splitlines()) == 1
 
 
 def test_a_lost_lock_with_warn_leaves_the_command_alone_and_takes_its_status(masters3: Fleet) -> None:
@@ -293,14 +293,9 @@ while True:
 
 
 @pytest.fixture
-def fleet(fresh_masters: FreshMasters) -> Fleet:
-    return fresh_masters(3)
-
-
-@pytest.fixture
-def lead(fleet: Fleet) -> Iterator[Start]:
+def lead(masters3: Fleet) -> Iterator[Start]:
     words = ("run", "--leader", "--retry-delay", "0.1")
-    with starter(fleet.urls, *words, RLOCK_TTL=f"{TTL:g}") as lead:
+    with starter(masters3.urls, *words, RLOCK_TTL=f"{TTL:g}") as lead:
         yield lead
 
 
@@ -315,42 +310,42 @@ def pids(path: Path) -> list[int]:
     return list(dict.fromkeys(pid for pid, _ in ticks(path)))
 
 
-def test_the_command_ends_before_the_next_one_starts(lead: Start, fleet: Fleet, tmp_path: Path) -> None:
+def test_the_command_ends_before_the_next_one_starts(lead: Start, masters3: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "ticks"
     command = ("beat", "--", sys.executable, "-c", STUBBORN, str(path))
     lead(*command)
     assert eventually(lambda: pids(path), 20)
     second = lead(*command)
     began = time.monotonic()
-    fleet.pause()
+    masters3.pause()
     # SIGKILL before the end of the lease, although the command ignores SIGTERM.
     assert eventually(lambda: ticks(path)[-1][1] < time.monotonic() - 0.5, 20)
     assert ticks(path)[-1][1] < began + TTL
-    fleet.resume()
+    masters3.resume()
     assert eventually(lambda: len(pids(path)) == 2, 20)
     found = ticks(path)
     assert [pid for pid, _ in found] == sorted((pid for pid, _ in found), key=pids(path).index)
     assert second.poll() is None
 
 
-def test_an_evicted_command_is_killed_and_started_again(lead: Start, fleet: Fleet, tmp_path: Path) -> None:
+def test_an_evicted_command_is_killed_and_started_again(lead: Start, masters3: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "ticks"
     lead("beat", "--", sys.executable, "-c", STUBBORN, str(path))
     assert eventually(lambda: pids(path), 20)
-    assert rlock("evict", "--yes", "beat", masters=fleet.urls).code == 0
+    assert rlock("evict", "--yes", "beat", masters=masters3.urls).code == 0
     assert eventually(lambda: len(pids(path)) == 2, 20)
     assert gone(pids(path)[0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_the_status_of_the_command(
-    number: signal.Signals, lead: Start, fleet: Fleet
+    number: signal.Signals, lead: Start, masters3: Fleet
 ) -> None:
     program = f"import signal, sys, time; signal.signal({number.value}, lambda *_: sys.exit(42)); "
     leader = lead("beat", "--", sys.executable, "-c", program + "print('runs', flush=True); time.sleep(60)")
     assert line(leader) == "runs\n"
     standby = lead("beat", "--", "echo", "ran")
-    with Client(fleet.urls) as client:
+    with Client(masters3.urls) as client:
         assert eventually(lambda: client.status("beat").queue_length == 1)
     standby.send_signal(signal.SIGUSR1)  # as for a rotation of logs
     time.sleep(0.3)
@@ -362,10 +357,10 @@ def test_a_signal_ends_it_with_the_status_of_the_command(
 
 
 @pytest.mark.parametrize(("word", "code"), [("no-such-command-here", 127), ("/etc/passwd", 126)])
-def test_a_command_that_cannot_start_ends_it(word: str, code: int, lead: Start, fleet: Fleet) -> None:
+def test_a_command_that_cannot_start_ends_it(word: str, code: int, lead: Start, masters3: Fleet) -> None:
     leader = lead("beat", word)
     assert leader.wait(20) == code
-    with Client(fleet.urls) as client:
+    with Client(masters3.urls) as client:
         assert client.status("beat").holder is None
     assert leader.communicate()[1].count("\n") == 1, "the reason is told once, and no loss"
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,15 +105,9 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
         yield start
     finally:
         for process in started:
-            kill_group(process)
-            if process.stdout is not None:
-                process.stdout.close()
-
-
-def kill_group(process: subprocess.Popen[str]) -> None:
-    """End a process of ``starter`` with all that it has started, as the loss of its machine would."""
-    try:
-        os.killpg(process.pid, 9)
-    except ProcessLookupError:
-        pass
-    process.wait(30)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            process.wait(30)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()

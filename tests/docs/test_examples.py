@@ -48,13 +48,6 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("name", ["fenced_worker.py", "web_handler.py", "long_job.py"])
-def test_an_example_needs_no_argument_and_tells_its_options(name: str, start: Start) -> None:
-    told = start(name, "--help").communicate(timeout=60)[0]
-    assert told.startswith(f"usage: {name} [-h] [--")
-    assert "default: " in told
-
-
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
     with client.lock("nightly-report"):
         busy = start("cron_job.py")
@@ -129,9 +122,6 @@ PAGE = pages.DOCS / "fencing.md"
 #: `pause` between the acquire and the write. In source, because another process runs it, too.
 DRIVERS = {
     "row": """
-import contextlib
-import sqlite3
-
 def database():
     return contextlib.closing(sqlite3.connect("data.db"))
 
@@ -152,9 +142,6 @@ def value():
         return db.execute("SELECT price FROM items").fetchone()[0]
 """,
     "job": """
-import contextlib
-import sqlite3
-
 class Connection(sqlite3.Connection):
     pause = staticmethod(lambda: None)
     def __enter__(self):
@@ -194,8 +181,6 @@ def value():
         return int(file.read())
 """,
     "client": """
-import os
-
 def prepare():
     send(os.environ["STORE_URL"], 0, b"100")
 
@@ -232,7 +217,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
                 stack.callback(server.shutdown)
                 lock_name = f"http://127.0.0.1:{server.server_port}/price"
                 monkeypatch.setenv("STORE_URL", lock_name)
-            made = module(pages.block(PAGE.name, name) + DRIVERS[name])
+            made = module(pages.block(PAGE.name, name) + "import contextlib, os, sqlite3\n" + DRIVERS[name])
             made.prepare()
             made.lock_name = lock_name
             return made

@@ -1,7 +1,7 @@
-"""The pages of docs/howto whose code runs here: asyncio, fastapi, migrating, semaphore, service, several.
+"""The pages of docs/howto whose code runs in this process.
 
-FastAPI is served to httpx without a server. The semaphores and several locks have masters in memory. And
-testing.md: its files are a project whose tests pass.
+FastAPI is served to httpx without a server. The recipes of locks have masters in memory. And testing.md: its
+files are a project whose tests pass.
 """
 
 from __future__ import annotations
@@ -24,28 +24,19 @@ import pytest
 import rlock
 import rlock.asyncio
 from rlock.testing import MemoryMasters, lose, memory_client
-from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import MakeClient, in_thread
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left
-from .pages import DOCS, PYTHON, block, blocks, lay_out, marked, module, starter
-
-Run = Callable[[Callable[[rlock.asyncio.Client], Awaitable[None]]], None]
+from .pages import DOCS, PYTHON, block, lay_out, marked, module, starter
 
 
-@pytest.fixture
-def run_tasks(masters3: Fleet) -> Run:
-    """``run_tasks(main)``: with a client, in an event loop of its own."""
+def run_tasks(masters: Fleet, main: Callable[[rlock.asyncio.Client], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with rlock.asyncio.Client(masters.urls, ttl=1.0) as client:
+            await asyncio.wait_for(main(client), 30)
 
-    def loop(main: Callable[[rlock.asyncio.Client], Awaitable[None]]) -> None:
-        async def limited() -> None:
-            async with rlock.asyncio.Client(masters3.urls, ttl=1.0) as client:
-                await asyncio.wait_for(main(client), 30)
-
-        asyncio.run(limited())
-
-    return loop
+    asyncio.run(limited())
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -59,7 +50,7 @@ def test_the_program_of_the_page_runs_on_every_loop(loop: str, masters3: Fleet, 
     assert not [key for url in masters3.urls for key in left(url)]
 
 
-def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks: Run) -> None:
+def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(masters3: Fleet) -> None:
     parts, written = module(block("howto/asyncio.md", "parts.py")), []
 
     async def main(client: rlock.asyncio.Client) -> None:
@@ -78,12 +69,12 @@ def test_child_tasks_get_the_loss_signal_and_the_token_of_their_parent(run_tasks
                 with pytest.raises(RuntimeError, match="another owner may hold the lock"):
                     await asyncio.create_task(parts.pack(3, lock.lost, 0))
 
-    run_tasks(main)
+    run_tasks(masters3, main)
     assert [part for part, _ in written] == [1, 2]
     assert written[0][1] == written[1][1] > 0
 
 
-def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run_tasks: Run) -> None:
+def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(masters3: Fleet) -> None:
     thread, begun, go_on = (
         module(block("howto/asyncio.md", "thread.py")),
         threading.Event(),
@@ -110,22 +101,10 @@ def test_a_thread_leaves_the_loop_to_the_renewal_and_learns_of_a_loss(run_tasks:
         with pytest.raises(RuntimeError, match="another owner may hold the lock"):
             await resizing
 
-    run_tasks(main)
+    run_tasks(masters3, main)
 
 
 SERVED_S = 30
-
-
-class Gate:
-    """In the place of the packing: says that it has begun, and goes on when told."""
-
-    def __init__(self) -> None:
-        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def __call__(self, order_id: int) -> None:
-        if order_id == 1:
-            self.begun.set()
-            await self.go_on.wait()
 
 
 @asynccontextmanager
@@ -155,16 +134,23 @@ def test_a_second_request_for_an_order_is_answered_with_409_by_every_worker(
         return [state for (state,) in database.execute("SELECT state FROM orders ORDER BY id")]
 
     async def main() -> None:
-        orders.pack = gate = Gate()
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def pack(order_id: int) -> None:
+            if order_id == 1:
+                begun.set()
+                await go_on.wait()
+
+        orders.pack = pack
         async with serving(httpx) as one, serving(httpx) as two:
             first = asyncio.create_task(one.post("/orders/1/ship"))
-            await gate.begun.wait()
+            await begun.wait()
             for worker in (one, two):
                 refused = await worker.post("/orders/1/ship")
                 assert (refused.status_code, refused.headers["Retry-After"]) == (409, "1")
                 assert (await worker.post("/orders/2/ship")).status_code == 200
             assert states() == ["new", "shipped"]
-            gate.go_on.set()
+            go_on.set()
             assert (await first).json() == {"order": 1, "state": "shipped"}
             assert (await two.post("/orders/1/ship")).status_code == 200
 
@@ -218,10 +204,8 @@ def test_the_new_lines_exclude_other_threads_and_clients(
 
 
 def test_with_a_thread_as_owner_any_thread_may_acquire_and_release(setup: dict[str, Any]) -> None:
-    lock, (acquire, release) = (
-        setup["client"].lock("x"),
-        block("howto/migrating.md", "owner").split("if held:\n"),
-    )
+    lock = setup["client"].lock("x")
+    acquire, release = block("howto/migrating.md", "owner").split("if held:\n")
     found = in_thread(lambda: defined(acquire, lock=lock))
     assert found["held"] is True
     assert lock.locked()
@@ -273,21 +257,18 @@ def test_the_worker_works_skips_and_stops_after_a_loss(masters3: Fleet) -> None:
     one.client = rlock.Client(masters3.urls, ttl=1.0)
     steps: list[str] = []
 
-    def store(order: int, step: str, token: int) -> None:
-        steps.append(step)
-
     def loses(order: int, step: str, token: int) -> None:
         lost = one.client.lock(f"order:{order}").lost
         assert other.evict(f"order:{order}")
         assert lost.wait(10)
 
     with one.client, rlock.Client(masters3.urls) as other:
-        assert one.work_once(1, store)
+        assert one.work_once(1, lambda order, step, token: steps.append(step))
         assert steps == ["pack", "ship"]
         with other.lock("order:1"):
-            assert not one.work_once(1, store)
+            assert not one.work_once(1, pytest.fail)
         assert not one.work_once(1, loses)
-        assert one.work_once(1, store), "the next try has a lock of its own"
+        assert one.work_once(1, lambda *_: None), "the next try has a lock of its own"
 
 
 def test_the_worker_survives_an_outage_of_the_masters() -> None:
@@ -368,18 +349,33 @@ def test_a_transfer_holds_both_accounts(client: rlock.Client, memory: MemoryMast
         assert not page.transfer(1, 2, pytest.fail)
 
 
+def test_readers_serve_while_the_one_who_published_indexes(
+    client: rlock.Client, memory: MemoryMasters
+) -> None:
+    page = module(block("howto/readwrite.md", "content.py"))
+    tokens: list[int] = []
+    with memory_client(masters=memory) as other, memory_client(masters=memory) as third:
+        reader, writer = other.read_write_lock("content:42").reader, third.lock("content:42")
+
+        def load(token: int) -> None:
+            tokens.append(token)
+            assert not reader.acquire(blocking=False)
+
+        def index() -> None:
+            with reader:
+                assert not writer.acquire(blocking=False)
+
+        page.publish(load, index)
+        assert len(tokens) == 1
+        assert page.serve(lambda: not writer.acquire(blocking=False))
+        assert third.status("content:42").free
+
+
 pytest_plugins = ["pytester"]
 
-FILES = blocks("howto/testing.md")
 
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+@pytest.mark.usefixtures("server")
+def test_the_tests_of_the_page_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
-    for name, text in FILES.items():
-        pytester.path.joinpath(name).write_text(text, encoding="utf-8")
-    return pytester
-
-
-def test_the_tests_of_the_page_pass(project: pytest.Pytester, server: ServerBinary) -> None:
-    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)
+    lay_out("howto/testing.md", pytester.path)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=9)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import pytest
 
-from .pages import PAGES, PYTHON, RLOCK, TOP, kill_group, write_scripts
+from .pages import PAGES, PYTHON, RLOCK, TOP, Start, starter, write_scripts
 
 PATIENCE_S = 60.0
 _BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
@@ -80,20 +80,8 @@ def pattern(shown: list[str]) -> re.Pattern[str]:
 class Terminal:
     """A shell, and what was printed there."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            ["bash", "--norc"],
-            cwd=folder,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-            # In the background a shell lets its programs ignore Ctrl-C, and each child inherits that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    def __init__(self, shell: subprocess.Popen[str]) -> None:
+        self.process = shell
         self.lines: list[str] = []
         self._heard = threading.Condition()
         self._asked = 0
@@ -142,14 +130,11 @@ class Terminal:
 
     def close(self) -> None:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.interrupt()  # `rlock up` ends its masters then
             self.process.stdin.close()
             self.process.wait(10)
-        kill_group(self.process)
-        self._reader.join(10)
-        self.process.stdout.close()
+            self._reader.join(10)
 
 
 def _joined(lines: list[str]) -> str:
@@ -159,8 +144,8 @@ def _joined(lines: list[str]) -> str:
 class Story:
     """The blocks of one page, one after the other, in one folder."""
 
-    def __init__(self, page: Path, folder: Path, environ: dict[str, str]) -> None:
-        self.page, self.folder, self.environ = page, folder, environ
+    def __init__(self, page: Path, folder: Path, start: Start) -> None:
+        self.page, self.folder, self.start = page, folder, start
         self.terminals: dict[str, Terminal] = {}
         self.open: dict[str, str] = {}
         #: Ports of the page, and those that there really are.
@@ -178,7 +163,7 @@ class Story:
 
     def _terminal(self, step: Step) -> None:
         if step.name not in self.terminals:
-            self.terminals[step.name] = Terminal(self.folder, self.environ)
+            self.terminals[step.name] = Terminal(self.start("bash", "--norc", stdin=subprocess.PIPE))
         terminal = self.terminals[step.name]
         before, commands = parsed(step.text)
         if before:
@@ -240,15 +225,15 @@ def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path) -
     tools = tmp_path / ".bin"
     write_scripts(tools, {"rlock": RLOCK, "python": f'exec "{PYTHON}" "$@"'})
     (tmp_path / ".tmp").mkdir()
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("RLOCK_")}
     # As at a terminal: a line is one write, and the log of another thread does not come into the middle.
     by_lines = "import sys\nsys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
     (tools / "sitecustomize.py").write_text(by_lines)
-    environ |= {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{tools}{os.pathsep}{TOP}"}
-    environ |= {"NO_COLOR": "1", "HOME": str(tmp_path), "TMPDIR": str(tmp_path / ".tmp")}
-    told = Story(page, tmp_path, environ)
-    try:
-        told.tell()
-    finally:
-        for terminal in told.terminals.values():
-            terminal.close()
+    environ = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{tools}{os.pathsep}{TOP}"}
+    environ |= {"NO_COLOR": "1", "HOME": str(tmp_path), "TMPDIR": str(tmp_path / ".tmp"), "RLOCK_TTL": ""}
+    with starter(tmp_path, [], **environ) as start:
+        told = Story(page, tmp_path, start)
+        try:
+            told.tell()
+        finally:
+            for terminal in told.terminals.values():
+                terminal.close()

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import re
 import subprocess
 import sys
-import textwrap
-import threading
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rlock
 from rlock.testing.local.spawn import free_port
 
-from ..docs.pages import Start
+from ..docs.pages import DOCS, PYTHON, TOP, Start, marked, starter
 from ..lock.conftest import Child, eventually
 from ..servers import Fleet, left, raw
 
-TOP = Path(rlock.__file__).resolve().parent.parent
-PAGE = TOP / "docs" / "environments.md"
-
-#: No program here takes half as long.
-LIMIT_S = 40.0
+PAGE = DOCS / "environments.md"
 
 #: What every program may use. A counter in a file of fixed length, so that a torn one cannot be read.
 COMMON = '''
@@ -67,28 +58,8 @@ def needs(package: str) -> pytest.MarkDecorator:
 
 
 class Program(Child):
-    """A program that finds this rlock and these masters; ``before`` comes before its first line."""
-
-    def __init__(
-        self,
-        text: str,
-        urls: Sequence[str],
-        *arguments: object,
-        before: str = "",
-        cwd: Path | None = None,
-        command: Sequence[str] = (),
-    ) -> None:
-        command = command or ["-c", before + COMMON + textwrap.dedent(text)]
-        path = os.pathsep.join(filter(None, [str(TOP), os.environ.get("PYTHONPATH", "")]))
-        told = {"PYTHONPATH": path, "RLOCK_MASTERS": ",".join(urls), "RLOCK_TTL": "3"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", "-W", "ignore", *command, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env={**os.environ, **told},
-        )
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
 
     def facts(self) -> Any:
         """The next line that it tells; {} at its end."""
@@ -96,21 +67,17 @@ class Program(Child):
 
 
 @contextmanager
-def program(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Iterator[Program]:
-    """A program that is ended with the block."""
-    started = Program(text, urls, *arguments, **options)
-    # A program that hangs ends, and its test fails for want of facts; pytest itself must not hang.
-    limit = threading.Timer(LIMIT_S, started.process.kill)
-    limit.start()
-    with started.process:
-        try:
-            yield started
-        finally:
-            limit.cancel()
-            started.process.kill()
+def program(
+    text: str, urls: list[str], *arguments: object, before: str = "", folder: Path = TOP, command: str = ""
+) -> Iterator[Program]:
+    """A program that is ended with the block; ``before`` comes before its first line."""
+    words = [command] if command else ["-c", before + COMMON + text]
+    with starter(folder, urls, RLOCK_TTL="3") as start:
+        words = [PYTHON, "-u", "-W", "ignore", *words, *map(str, arguments)]
+        yield Program(start(*words, stdin=subprocess.PIPE, stderr=None))
 
 
-def outcome(text: str, urls: Sequence[str], *arguments: object, **options: Any) -> Any:
+def outcome(text: str, urls: list[str], *arguments: object, **options: Any) -> Any:
     """What a program tells in the end; it has to end well."""
     with program(text, urls, *arguments, **options) as started:
         told: dict[str, Any] = {}
@@ -149,9 +116,8 @@ def counter(folder: Path) -> Path:
 
 def blocks() -> dict[str, str]:
     """The Python files that docs/environments.md shows, by the name in their first line."""
-    text = PAGE.read_text(encoding="utf-8")
-    shown = re.findall(r"```python\n(# (\S+\.py)\n.*?)```", text, re.DOTALL)
-    return {name: code for code, name in shown}
+    shown = marked(PAGE, "tests/environments/test_processes.py")
+    return {code.split()[1]: code for code in shown}
 
 
 def assert_nothing_is_left(masters: Fleet, within: float = 8.0) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import rlock
@@ -144,11 +142,6 @@ except rlock.OptionsError as error:
 pytestmark = needs("gevent")
 
 
-def patched(text: str, urls: list[str], *arguments: object) -> Any:
-    """The outcome of a program with gevent's patch in its first line."""
-    return outcome(text, urls, *arguments, before=PRELUDE)
-
-
 def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
     with program(HOLDER, masters3.urls) as ordinary:
         assert ordinary.facts() == {"held": True}
@@ -176,7 +169,7 @@ def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
 
 
 def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fleet) -> None:
-    told = patched(KILL, masters3.urls)
+    told = outcome(KILL, masters3.urls, before=PRELUDE)
     assert (told["before"], told["killed"], told["timed_out"]) == (1, 0, 0)
     assert told["got"] is True
     assert told["after"] < 2.0  # less than a ttl: nothing was forgotten
@@ -184,7 +177,7 @@ def test_a_waiter_that_is_killed_or_runs_out_of_time_leaves_nothing(masters3: Fl
 
 
 def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -> None:
-    patched(END, masters3.urls)
+    outcome(END, masters3.urls, before=PRELUDE)
     with rlock.Client(masters3.urls, 3.0) as other:
         # The ttl is 10 s.
         assert other.lock("x").acquire(timeout=3.0)
@@ -192,7 +185,7 @@ def test_the_end_of_the_process_frees_what_its_greenlets_hold(masters3: Fleet) -
 
 
 def test_a_native_thread_needs_a_client_of_its_own(masters3: Fleet) -> None:
-    told = patched(THREAD, masters3.urls)
+    told = outcome(THREAD, masters3.urls, before=PRELUDE)
     assert told == {"shared": "OptionsError", "own": True}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +10,14 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock._sync.connections import WakePipe
 
-from ..docs.pages import PYTHON, marked, starter
+from ..docs.pages import PYTHON, starter
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet
 from .programs import (
     COMMON,
     ORDINARY,
-    PAGE,
     assert_nothing_is_left,
     blocks,
     counter,
@@ -50,15 +47,10 @@ if __name__ == "__main__":
 """
 
 
-def script(folder: Path, text: str) -> list[str]:
-    """A program in a file: spawned children have to import it."""
-    (folder / "program.py").write_text(COMMON + text)
-    return [str(folder / "program.py")]
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, tmp_path: Path, masters3: Fleet) -> None:
-    told = outcome("", masters3.urls, method, command=script(tmp_path, END))
+    (tmp_path / "end.py").write_text(COMMON + END)  # spawned children have to import it
+    told = outcome("", masters3.urls, method, folder=tmp_path, command="end.py")
     assert told["got"] is True
     assert told["after"] < 2.0
     assert_nothing_is_left(masters3)
@@ -67,16 +59,15 @@ def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, tmp_path: Pa
 def test_the_program_of_the_page_adds_up(masters3: Fleet, tmp_path: Path) -> None:
     (tmp_path / "pool.py").write_text(blocks()["pool.py"])
     (tmp_path / "total").write_text("0")
-    with program("", masters3.urls, cwd=tmp_path, command=["pool.py"]) as started:
+    with program("", masters3.urls, folder=tmp_path, command="pool.py") as started:
         assert started.end() == 0
     assert (tmp_path / "total").read_text() == "100"
     assert_nothing_is_left(masters3)
 
 
 def test_every_program_of_the_page_is_run_by_a_test() -> None:
-    named = marked(PAGE, "tests/environments/test_processes.py")
     programs = blocks()
-    assert len(named) == len(programs) == 4
+    assert len(programs) == 4
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     for name, code in programs.items():
         compile(code, name, "exec")
@@ -86,29 +77,10 @@ def test_every_program_of_the_page_is_run_by_a_test() -> None:
 @needs("gevent")
 def test_the_greenlets_of_the_page_take_turns(masters3: Fleet, tmp_path: Path) -> None:
     (tmp_path / "crawl.py").write_text(blocks()["crawl.py"])
-    with program("", masters3.urls, cwd=tmp_path, command=["crawl.py"]) as started:
+    with program("", masters3.urls, folder=tmp_path, command="crawl.py") as started:
         assert started.line() == "True"
         assert started.end() == 0
     assert_nothing_is_left(masters3)
-
-
-def test_a_closed_wake_pipe_reads_from_no_other_descriptor() -> None:
-    pipe = WakePipe()
-    number = pipe.fileno
-    pipe.close()
-    pipe.close()
-    near, far = os.pipe()
-    os.set_blocking(near, False)
-    try:
-        if near != number:
-            os.dup2(near, number)
-        os.write(far, b"x")
-        # In a child of a process with greenlets, the copy of a waiter still believes in its pipe.
-        pipe.clear()
-        assert os.read(near, 1) == b"x"
-    finally:
-        for descriptor in {near, far, number}:
-            os.close(descriptor)
 
 
 #: More to ask for, around the application of the page. Its first lines run in the arbiter, before the fork.

@@ -74,10 +74,6 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
     assert (DOCS / "diagrams" / name).read_text(encoding="utf-8") == DRAWN[name], WRITE
 
 
-def test_there_is_no_other_drawing() -> None:
-    assert {path.name for path in (DOCS / "diagrams").iterdir()} == {*DRAWN}
-
-
 @pytest.mark.parametrize("page", site_tables.PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_the_computed_tables_of_a_page_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -91,14 +87,11 @@ def functions(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_each_function_that_the_pages_name_is_in_its_file() -> None:
+def test_each_path_and_each_function_that_the_pages_name_exists() -> None:
+    assert [path for path in PATH.findall(TEXT) if not (TOP / path).exists()] == []
     named = FUNCTION.findall(TEXT)
     assert len(named) > 30
     assert [f"{path}:{name}" for path, name in named if name not in functions(path)] == []
-
-
-def test_each_path_that_the_pages_name_exists() -> None:
-    assert [path for path in PATH.findall(TEXT) if not (TOP / path).exists()] == []
 
 
 def test_the_nine_functions_are_on_the_stack_of_an_acquire(masters3: Fleet) -> None:

@@ -14,12 +14,10 @@ import sys
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from subprocess import CompletedProcess
 from types import FrameType
 from typing import Any
 
 import pytest
-import site_evidence
 
 import rlock
 import rlock.asyncio
@@ -121,11 +119,6 @@ FOREIGN = re.compile(
     r"^(log(ger)?\.\w+|emit|.*\.emit|emit_in_order|.*\.report_(?!loss)\w+|observer|on_lost|.*\._call_on_lost"
     r"|.*report_loss|(time|.*runtime)\.sleep|.*\.(park|block|join|wait|call|call_many))$"
 )
-MUTEX = re.compile(r"mutex$")
-
-
-def names(node: ast.With) -> bool:
-    return any(MUTEX.search(ast.unparse(item.context_expr)) for item in node.items)
 
 
 def faults(tree: ast.AST) -> list[str]:
@@ -138,7 +131,9 @@ def faults(tree: ast.AST) -> list[str]:
                 found.append(f"{node.lineno}: {called}: only `with` is safe from Ctrl-C")
             if re.fullmatch(r"threading\.Lock", called):
                 found.append(f"{node.lineno}: {called}: a finalizer that enters it again waits for ever")
-        locked = isinstance(node, ast.With) and names(node)
+        locked = isinstance(node, ast.With) and any(
+            ast.unparse(item.context_expr).endswith("mutex") for item in node.items
+        )
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             locked = "ith the mutex" in (ast.get_docstring(node) or "").replace("without the mutex", "")
         if locked:
@@ -178,30 +173,26 @@ def test_each_way_to_break_the_rule_is_found(line: str) -> None:
 PART = runner.Part("good", "a title", "a scope", "good", result=r"^found.*")
 #: Programs by name: exit status, and what they print.
 PRINTING = {
-    "good": (0, "much\nfound  3 things"),
+    "good": (0, "much\nfound 3"),
     "bad": (3, "found"),
     "silent": (0, "much"),
     "absent": (77, "no Go"),
 }
 
 
-@pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In both lanes a part that fails in front of a good one, and one whose tool is missing."""
+def test_a_part_that_fails_stops_no_other_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In both lanes a part that fails stands in front of a good one; the tool of another one is missing."""
     for name, (status, text) in PRINTING.items():
         (tmp_path / f"{name}.py").write_text(f"print({text!r})\nraise SystemExit({status})\n")
     bad, silent, absent = (replace(PART, name=name, command=name) for name in ("bad", "silent", "absent"))
-    models, masters = (bad, PART), (silent, absent, replace(PART, name="last", quick="-q"))
-    for name, value in {"MODELS": models, "MASTERS": masters, "PARTS": (*models, *masters)}.items():
+    models, masters = (bad, PART), (silent, absent, replace(PART, name="last"))
+    given: dict[str, Any] = {"MODELS": models, "MASTERS": masters, "PARTS": (*models, *masters)}
+    given |= {"FOLDER": tmp_path / "build", "PUBLISHED": tmp_path / "results.json"}
+    for name, value in given.items():
         monkeypatch.setattr(runner, name, value)
-    monkeypatch.setattr(runner, "FOLDER", tmp_path / "build")
-    monkeypatch.setattr(runner, "PUBLISHED", tmp_path / "results.json")
-    monkeypatch.setattr(site_evidence, "RESULTS", tmp_path / "results.json")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-
-@pytest.mark.usefixtures("parts")
-def test_a_part_that_fails_stops_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert runner.main([]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "---- evidence: failed: bad, silent"
@@ -210,16 +201,3 @@ def test_a_part_that_fails_stops_no_other_one(capsys: pytest.CaptureFixture[str]
     assert found == {"bad": "red", "good": "green", "silent": "red", "absent": "skipped", "last": "green"}
     assert runner.main(["--publish"]) == 1
     assert not runner.PUBLISHED.exists()
-
-
-@pytest.mark.usefixtures("parts")
-def test_results_join_those_of_earlier_runs_and_become_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for words in (["--only", "good"], ["--quick"]):
-        assert runner.main(words) == 0
-        with monkeypatch.context() as patched:
-            patched.setattr("subprocess.run", lambda *_, **__: CompletedProcess((), 0))  # the pages stay
-            assert runner.main(["--publish"]) == 0
-        for path in runner.FOLDER.glob("*.json"):
-            path.unlink()
-    rows = site_evidence.table("evidence").splitlines()[2:]
-    assert [row.count("| found 3 things | `python -m good") for row in rows] == [1, 1]

@@ -87,10 +87,3 @@ class Ledger(list[Event]):
             f"{lock}: {count} stand in the queue for ever" for lock, count in queued.items() if count > 0
         ]
         return wrong
-
-    def ends(self) -> Counter[str]:
-        """Acquires that were told to have ended, by how."""
-        return Counter(
-            "acquired" if isinstance(event, Acquired) else event.outcome
-            for event in self.of(Acquired, NotAcquired)
-        )

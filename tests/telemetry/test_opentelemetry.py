@@ -25,7 +25,6 @@ from rlock import events
 from rlock.telemetry import opentelemetry
 from rlock.telemetry.instruments import ALL
 
-from ..lock.test_lifecycle import forked
 from ..servers import Fleet
 from . import happenings as made
 
@@ -100,18 +99,6 @@ def test_a_loss_is_an_event_of_its_hold_and_an_error(told: Told) -> None:
     assert dict(hold.events[2].attributes or {})["rlock.cause"] == "max_hold"
     assert hold.status.status_code is StatusCode.ERROR
     assert attributes(hold)["error.type"] == "max_hold"
-
-
-def test_a_forked_child_does_not_end_the_spans_of_its_parent(told: Told) -> None:
-    events.emit(made.acquired())
-
-    def leave() -> None:
-        told.handle.disable()
-        assert [span.name for span in told.spans] == ["rlock.acquire orders"]
-
-    assert forked(leave) == "None"
-    events.emit(made.released())
-    assert [span.name for span in told.spans] == ["rlock.acquire orders", "rlock.hold orders"]
 
 
 def test_every_metric_has_a_value_after_one_of_each_event(told: Told) -> None:

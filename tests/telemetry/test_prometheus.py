@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,9 +95,7 @@ def test_every_metric_has_a_value_after_one_of_each_event(registry: CollectorReg
 
 @pytest.mark.usefixtures("enabled")
 def test_gauges_follow_what_is_held_and_waited_for(registry: CollectorRegistry) -> None:
-    def now(name: str) -> float | None:
-        return registry.get_sample_value(name, {"lock": "orders"})
-
+    now = partial(registry.get_sample_value, labels={"lock": "orders"})
     events.emit(made.not_acquired("busy", queued=True))  # it was queued before anybody counted
     assert now("redlock_waiting") == 0
     events.emit(made.acquired(owner="a"))
@@ -155,10 +154,7 @@ def test_twice_on_one_registry_is_refused_and_changes_nothing(
     enabled.disable()
     enabled.disable()
     assert list(registry.collect()) == []
-    again = prometheus.enable(registry)
-    events.emit(made.acquired())
-    assert registry.get_sample_value("redlock_held", {"lock": "orders"}) == 1
-    again.disable()
+    prometheus.enable(registry).disable()
 
 
 @pytest.mark.parametrize(
@@ -172,25 +168,22 @@ def test_without_the_package_the_import_says_what_to_install(module: str, packag
     assert f"pip install {package}" in done.stderr.strip().splitlines()[-1]
 
 
-def held(registry: CollectorRegistry) -> float | None:
-    return registry.get_sample_value("redlock_held", {"lock": "orders"})
-
-
 @pytest.mark.usefixtures("enabled")
 def test_a_forked_child_holds_nothing_and_waits_for_nothing(registry: CollectorRegistry) -> None:
+    now = partial(registry.get_sample_value, labels={"lock": "orders"})
     events.emit(made.acquired(owner="parent's"))
     events.emit(events.Queued("orders:42", 1))
 
     def look() -> None:
-        assert held(registry) == 0
-        assert registry.get_sample_value("redlock_waiting", {"lock": "orders"}) == 0
+        assert now("redlock_held") == 0
+        assert now("redlock_waiting") == 0
         events.emit(made.acquired(owner="child's"))
-        assert held(registry) == 1
+        assert now("redlock_held") == 1
         events.emit(made.released(owner="parent's"))  # not the child's to count
-        assert held(registry) == 1
+        assert now("redlock_held") == 1
 
     assert forked(look) == "None"
-    assert held(registry) == 1
+    assert now("redlock_held") == 1
 
 
 @needs("gunicorn")

@@ -132,12 +132,6 @@ def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
     assert judge_safety(made)
 
 
-def test_an_attempt_that_ctrl_c_ended_before_its_first_line_is_none() -> None:
-    made = History().add("w", [{"event": "done", "attempt": 1, "outcome": "interrupted", "at": 1}])
-    assert not made.attempts
-    assert not made.open
-
-
 def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
     with memory_client(3) as client:
         lock = client.lock("x")
@@ -193,6 +187,11 @@ def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
     ]
 
 
+#: One that another one overtook.
+WAITER = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
+OTHER = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
+
+
 def stalled(begin: float, end: float) -> Line:
     return {"event": "stalled", "at": ms(end), "since": ms(begin)}
 
@@ -216,18 +215,14 @@ def test_a_waiter_that_is_overtaken_by_a_later_one_is_found(
 
 
 def test_a_process_that_did_not_run_may_lose_its_turn_and_no_later_one() -> None:
-    other = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
-    waiter = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
-    assert not found(history(a=[*waiter, stalled(LONG_MS + 40, LONG_MS + 90)], b=other))
-    assert found(history(a=[*waiter, stalled(0, 1)], b=other)) == ["overtaken"]
-    assert found(history(a=waiter, b=[*other, stalled(LONG_MS + 40, LONG_MS + 90)])) == ["overtaken"]
+    long_enough = stalled(LONG_MS + 40, LONG_MS + 90)
+    assert not found(history(a=[*WAITER, long_enough], b=OTHER))
+    assert found(history(a=[*WAITER, stalled(0, 1)], b=OTHER)) == ["overtaken"]
+    assert found(history(a=WAITER, b=[*OTHER, long_enough])) == ["overtaken"]
 
 
 def test_faults_excuse_it_if_more_than_a_minority_felt_them_within_a_short_time() -> None:
-    made = history(
-        a=waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2),
-        b=hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6),
-    )
+    made = history(a=WAITER, b=OTHER)
     just_before = Harm(ms(LONG_MS - 100), ms(LONG_MS - 50), 1)
     assert found(made, just_before) == ["overtaken"]
     assert not found(made, just_before, just_before._replace(begin=ms(LONG_MS - 500)))
@@ -240,17 +235,12 @@ def counter(tmp_path: Path) -> Counter:
     return Counter(tmp_path / "counter")
 
 
-def test_updates_one_upon_the_other_are_all_there(counter: Counter) -> None:
+def test_updates_that_were_overwritten_unseen_are_lost(counter: Counter) -> None:
     for expected in range(3):
         assert counter.read() == expected
         assert counter.write(expected + 1)
     assert counter.count() == Count(value=3, acknowledged=3, highest_token=0)
     assert counter.count().lost == 0
-
-
-def test_updates_that_were_overwritten_unseen_are_lost(counter: Counter) -> None:
-    for value in (1, 2, 3):
-        counter.write(value)
     counter.write(2)  # it read 1, before the second and the third write
     assert (counter.count().acknowledged, counter.count().lost) == (4, 2)
 
@@ -263,12 +253,6 @@ def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
     assert counter.write((value or 0) + 1, 2)
     assert counter.read(1) is None
     assert counter.count().lost == 0
-
-
-def test_the_same_token_may_write_again(counter: Counter) -> None:
-    counter.read(5)
-    assert counter.write(1, 5)
-    assert counter.write(2, 5)
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +21,7 @@ import pytest
 import redis
 
 import rlock
-from rlock.testing.local import embedded
-from rlock.testing.local.embedded import EmbeddedError, Master, ServerBinary, find_server
+from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from rlock.testing.local.spawn import free_port
 
 from ..servers import gone, label, raw, servers_found
@@ -60,18 +59,6 @@ def test_a_password_of_any_characters_works_and_stands_in_no_command_line(binary
         assert stat.S_IMODE(mode) == 0o600
 
 
-def test_a_server_that_never_answers_is_given_up_and_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "START_TIMEOUT_S", 0.3)
-    version = 'if [ "$1" = --version ]; then echo "Redis server v=7.0.0"; exit; fi\n'
-    master = Master(executable(tmp_path / "redis-server", f"{version}echo $$ >{tmp_path}/pid; exec sleep 60"))
-    with pytest.raises(EmbeddedError, match=r"did not answer in 0\.3 s"):
-        master.start()
-    assert gone(int((tmp_path / "pid").read_text()))
-    master.close()
-
-
 @EVERY_SERVER
 def test_a_durable_master_keeps_its_data_through_a_crash_unless_told_otherwise(binary: ServerBinary) -> None:
     with Master(binary, args=("--appendonly", "yes", "--appendfsync", "always")) as master:
@@ -85,25 +72,6 @@ def test_a_durable_master_keeps_its_data_through_a_crash_unless_told_otherwise(b
         master.restart(empty=True)
         with raw(master.url) as client:
             assert client.get("key") is None
-
-
-@pytest.mark.parametrize("end", [Master.stop, Master.kill, Master.close])
-def test_a_paused_master_can_be_ended_at_once(end: Callable[[Master], None]) -> None:
-    with Master() as master:
-        pid = master.pid
-        master.pause()
-        began = time.monotonic()
-        end(master)
-        assert time.monotonic() - began < embedded.STOP_GRACE_S / 2
-        assert pid is not None
-        assert gone(pid)
-
-
-def test_the_servers_are_not_in_the_process_group_that_a_terminal_interrupts() -> None:
-    with Master() as master:
-        assert master.pid is not None
-        assert os.getpgid(master.pid) == master.pid
-        assert os.getsid(master.pid) != os.getsid(0)
 
 
 def executable(path: Path, text: str) -> Path:
@@ -124,13 +92,10 @@ PLAIN = re.sub(r"^\s*#.*\n", "", FILE.read_text(encoding="utf-8"), flags=re.MULT
 PORTS = re.findall(r'ports: \["(.*?)"\]', PLAIN)
 
 
-def test_compose_publishes_five_masters_on_the_loopback_address_only() -> None:
+def test_compose_publishes_five_durable_masters_on_the_loopback_address_only() -> None:
     assert len(PORTS) == 5
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:6379", port) for port in PORTS)
     assert PLAIN.count("ports:") == 5, "a port in another notation would escape the check above"
-
-
-def test_compose_masters_are_durable_so_that_a_restart_forgets_no_vote() -> None:
     settings = re.findall(r'- "?([^"\n]*)"?$', PLAIN, re.MULTILINE)
     pairs = dict(pairwise(settings))
     assert pairs["--appendonly"] == "yes"
@@ -212,16 +177,3 @@ def test_a_program_that_forgets_to_close_leaves_neither_server_nor_directory(end
         program.wait(20)
         assert all(gone(pid) for pid in pids)
         assert not any(directory.exists() for directory in directories)
-
-
-@pytest.mark.slow
-def test_a_forked_child_that_exits_leaves_its_parents_servers_alone() -> None:
-    ending = (
-        "child = os.fork()\n"
-        "if child == 0: masters.close(); sys.exit(0)\n"
-        "os.waitpid(child, 0)\n"
-        "sys.exit(0 if all(m.running and m.directory.exists() and m._answers() for m in masters) else 9)"
-    )
-    with run(ending) as (program, pids, _):
-        assert program.wait(20) == 0
-        assert all(gone(pid) for pid in pids)

@@ -11,12 +11,11 @@ import pytest
 import redis
 
 import rlock
-from rlock.testing import MemoryMasters, lose, memory_client, use
+from rlock.testing import MemoryMasters, lose, memory_client
 from rlock.testing.local.embedded import ServerBinary
 
 from ..canary import leaks, look
-from ..lock.conftest import eventually, in_thread
-from ..lock.test_lifecycle import forked
+from ..lock.conftest import eventually
 from ..servers import PASSWORD, Fleet, raw
 from ..telemetry.happenings import Ledger
 
@@ -30,28 +29,6 @@ def fleet() -> MemoryMasters:
 def client(fleet: MemoryMasters) -> Iterator[rlock.Client]:
     with memory_client(masters=fleet) as client:
         yield client
-
-
-def test_a_client_is_made_of_them_as_of_urls(fleet: MemoryMasters) -> None:
-    with rlock.Client(fleet.masters, ttl=2.0) as client:
-        assert client.masters == [master.label for master in fleet]
-        with client.lock("x"):
-            pass
-    with rlock.Client(fleet[0]) as client, client.lock("x"):
-        pass
-    with pytest.raises(rlock.OptionsError, match="twice"):
-        rlock.Client([fleet[0], fleet[0]])
-    with pytest.raises(rlock.OptionsError, match="at least one"):
-        MemoryMasters(0)
-
-
-def test_a_forked_child_has_a_copy(fleet: MemoryMasters, client: rlock.Client) -> None:
-    lock = client.lock("x")
-    lock.acquire()
-    assert forked(lambda: client.lock("x").acquire(blocking=False)) == "False"
-    assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
-    assert client.lock("y").acquire(blocking=False), "nothing came back from there"
-    lock.check()
 
 
 @pytest.fixture(params=["memory", "real"])
@@ -84,38 +61,6 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
     assert len(told) == 1
     assert lock.acquire(timeout=1)
     lock.release()
-
-
-def test_without_a_quorum_nothing_is_lost() -> None:
-    fleet = MemoryMasters(3)
-    with memory_client(masters=fleet) as client:
-        lock = client.lock("x")
-        lock.acquire()
-        fleet[0].down()
-        fleet[1].down()
-        with pytest.raises(rlock.QuorumUnreachableError):
-            lose(lock)
-        lock.check()
-
-
-def test_decorated_functions_use_another_client_for_as_long_as_they_are_told() -> None:
-    def never() -> rlock.Client:
-        raise AssertionError("it is not called")
-
-    with memory_client() as first, memory_client() as second, memory_client() as third:
-        made = rlock.locked(never, "x", blocking=False)(lambda: "done")
-        given = rlock.locked(first, "x", blocking=False)(lambda: "done")
-        in_thread(lambda: second.lock("x").acquire())
-        with use(never, first):
-            assert made() == "done"
-            with use(never, second), use(first, third):
-                assert made() is None
-                assert given() == "done"
-            assert made() == "done"
-        in_thread(lambda: first.lock("x").acquire())
-        assert given() is None
-        with pytest.raises(AssertionError, match="not called"):
-            made()
 
 
 pytest_plugins = ["pytester"]
