@@ -232,19 +232,16 @@ def stop_master(nemesis: Nemesis) -> None:
 
 def restart(nemesis: Nemesis) -> None:
     dice, hosts = nemesis.dice, [nemesis.host()]
-    nemesis.play.died_at = nemesis.world.events.now
     longest = {"races": 2.8, "leases": 1.8}.get(nemesis.play.setup.mode, 0.4)
     down_s = dice.choice((0.0, dice.uniform(0.0, longest)))
     if nemesis.busy and dice.random() < 0.4:
         hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
     for host in hosts:
-        nemesis.play.restarts += 1
         host.restart(down_s, silent=dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
-    nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
         what, chance = nemesis.dice.choice(("rival", "threat")), nemesis.dice.choice((0.3, 0.6, 1.0))
         apart = nemesis.play.setup.habit == "apart"
@@ -267,7 +264,6 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
 
 def restart_from_a_snapshot(nemesis: Nemesis) -> None:
     """It comes back with what it knew a moment ago."""
-    nemesis.play.restarts += 1
     host = nemesis.host()
     snapshot = host.snapshot()
     nemesis.later(nemesis.duration() / 2, lambda: host.restart(snapshot=snapshot))
@@ -279,7 +275,6 @@ def restart_several(nemesis: Nemesis) -> None:
     nemesis.dice.shuffle(hosts)
     gap = nemesis.dice.choice((0.0, 0.0, nemesis.dice.uniform(0.0, 0.5)))
     for i, host in enumerate(hosts[: nemesis.dice.randint(1, len(hosts))]):
-        nemesis.play.restarts += 1
         nemesis.later(i * gap, host.restart)
 
 
@@ -294,7 +289,6 @@ def flush_several(nemesis: Nemesis) -> None:
 
 def lose_the_disk(nemesis: Nemesis) -> None:
     """A master comes back empty that says of itself that it loses nothing."""
-    nemesis.play.restarts += 1
     host = nemesis.host()
     host.durable = True
     host.restart(nemesis.dice.uniform(0.0, 0.4), snapshot={}, disk_lost=True)
@@ -316,7 +310,6 @@ def kill_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None and not client.dead:
         client.kill()
-        nemesis.play.died_at = nemesis.world.events.now
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 
