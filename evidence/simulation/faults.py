@@ -13,7 +13,6 @@ from .connections import Connection
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .losses import cut_messages, lose_commands, silence
 from .referee import valid_for
 from .repeated import REPEATED, die_asking
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
@@ -175,6 +174,30 @@ def lose_answers(nemesis: Nemesis) -> None:
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
                 server.connection.fuse = script
+
+
+def lose_commands(nemesis: Nemesis) -> None:
+    """Connections to a master end in front of one kind of command: it is not done there."""
+    host = nemesis.host()
+    host.drops = nemesis.dice.choice(("acquire", "release", "confirm", "fence", "fence", "wait"))
+    nemesis.until(lambda: vars(host).update(drops=""), host=host)
+
+
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)
+
+
+def cut_messages(nemesis: Nemesis) -> None:
+    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
+    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
+    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
+        for server in each.subscriptions.connections.servers:
+            if server.connection is not None and nemesis.dice.random() < share:
+                server.connection.cut()
 
 
 def half_open(nemesis: Nemesis) -> None:

@@ -334,7 +334,6 @@ class Play:
             # What was held up may still arrive, and take a place in a queue again.
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
             self.oracles.look_for_remains()
-        self.oracles.finish()
         world.close()
         return Outcome(
             self.schedule,
