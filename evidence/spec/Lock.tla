@@ -498,7 +498,6 @@ NoteIsEarned == \A m \in Masters : ~memory[m].unearned
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
 HealedQuorum(c) == HasQuorum(c) /\ Valid(c) /\
     Cardinality({m \in Masters : vote[c][m].answer = "old" /\ vote[c][m].wait = 0}) < Quorum
-NobodyHolds    == \A c \in Clients : ~Valid(c)
 NobodyHoldsTwo == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 NoSuccession   == \A c \in Clients : ~(client[c].phase = "succeeding" /\ HasQuorum(c))
 NoHealedQuorum == \A c \in Clients : ~HealedQuorum(c)

@@ -104,8 +104,7 @@ Ask(c, m) ==
 (* a reservation, and a message tells it. Dead waiters are passed over.    *)
 
 \* A dead thread of a process that lives still gets the key: the process hears the message.
-Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together
-            IN IF Kept("4 dead waiters are passed over") THEN SelectSeq(s, lives) ELSE s
+Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together IN SelectSeq(s, lives)
 
 \* c gives back its keys on these masters. row: the queue there. on: whether the first waiter gets the key.
 \* lost: the masters whose message is lost.
