@@ -1,4 +1,4 @@
-"""Rules of a hold that changes hands, broken: the masters in memory, and real ones beside them."""
+"""Rules of a hold that changes hands, broken."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from typing import Any
 from rlock._client import closing, engine, transfers
 from rlock.procedures import transfer
 from rlock.procedures.contender import Grant
-from rlock.rules import scripts
 from rlock.testing.memory.masters import Master
 
 from .registry import Patches, bug
-
-_STANDS = "local stands = entry[1] == owner\n"
 
 
 @bug("adopted from anybody", "3.12")
 def adopted_from_anybody(patches: Patches) -> None:
     """An adopter replaces the owner token of whoever has the lock by then."""
-    patches.script(scripts.TRANSFER, _STANDS, "local stands = true\npresent = entry[1]\n")
 
     def adopt(genuine: Any, self: Master, keys: Any, count: str, mark: str, present: str, owner: str) -> Any:
         held = self._holder(keys[0]) if mark and self._fields(keys[0]) == 1 else None
@@ -44,9 +40,6 @@ def adopted_by_a_minority(patches: Patches) -> None:
 @bug("free lock adopted", "3.12")
 def free_lock_adopted(patches: Patches) -> None:
     """An adopter takes a lock that nobody holds any more, as an acquire does."""
-    old = "if fields == 0 then\n    return {0, '', 0, -2, 0, 0, 0, note, 0}\n"
-    new = "if fields == 0 and mark ~= '' then\n    fields = redis.call('hset', lock, present, count)\nend\n"
-    patches.script(scripts.TRANSFER, old, new + old)
 
     def taken(genuine: Any, self: Master, keys: Any, count: str, mark: str, present: str, owner: str) -> Any:
         if mark and not self._fields(keys[0]):

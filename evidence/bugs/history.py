@@ -14,7 +14,7 @@ from rlock.procedures import acquire, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
-from rlock.rules import commands, lease, options, quorum, replies, restart_guard, scripts
+from rlock.rules import commands, lease, options, quorum, replies, restart_guard
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire
 from rlock.rules.lease import Confirmation
@@ -306,7 +306,6 @@ def token_without_lock(patches: Patches) -> None:
     """A fencing token counted also where its owner had no lock. Another owner had got a lower one there
     before, and entered later: the resource took it for an old one."""
     # Visible if the token does not reach a master that has the lock, and the other owner waits for that vote.
-    patches.script(scripts.FENCE, "return {holds and 1 or 0,", "return {1,")
 
     def counted(genuine: Any, self: Master, *words: Any) -> Reply:
         reply: Reply = genuine(self, *words)
@@ -319,7 +318,6 @@ def token_without_lock(patches: Patches) -> None:
 def evicted_is_next(patches: Patches) -> None:
     """The place of an evicted owner came back late, and its eviction handed the lock to that place. The
     operator had told others that it was free."""
-    patches.script(scripts.RELEASE, "if holder == owner then", "if false then")
 
     def own_place(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Any:
         if len(keys) < 5 or channel == "":

@@ -1,4 +1,4 @@
-"""Rules of safety that are broken: the masters' scripts too, so that real masters break them as well."""
+"""Rules of safety that are broken."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def note_not_read(patches: Patches) -> None:
 @bug("life not compared", "3.6")
 def life_not_compared(patches: Patches) -> None:
     """A handshake leaves the note of another life alone."""
-    patches.script(scripts.HANDSHAKE, "elseif run_id == '' or life == run_id then", "elseif true then")
 
     def untouched(genuine: Any, self: Master, keys: Any, run_id: str, memory: str, *known: str) -> Any:
         note = self.text(keys[0])
@@ -60,7 +59,6 @@ def life_not_compared(patches: Patches) -> None:
 @bug("no note is old", "3.6")
 def no_note_is_old(patches: Patches) -> None:
     """A master without a note is taken for one that was never used, and never flushed."""
-    patches.script(scripts.HANDSHAKE, "string.format('%.0f', now_us), '0'", "'1', '0'")
 
     def old(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *words: str) -> Reply:
         before = self.text(keys[0])
@@ -139,19 +137,6 @@ def half_a_quorum(patches: Patches) -> None:
 @bug("increment", "3.3")
 def increment(patches: Patches) -> None:
     """The masters count holds up and down, so that a second delivery counts twice."""
-    patches.script(
-        scripts.ACQUIRE,
-        "redis.call('pexpire', lock, lease_ms)",
-        "redis.call('hincrby', lock, owner, 1)\n    redis.call('pexpire', lock, lease_ms)",
-    )
-    patches.script(
-        scripts.RELEASE,
-        "local code = redis.pcall('hdel', lock, owner)",
-        "local code = redis.call('hget', lock, owner) and 1 or 0\n"
-        "if code == 1 and redis.call('hincrby', lock, owner, -1) > 0 then\n"
-        "    return {1, owner, 0, 0, 0}\nend\n"
-        "redis.call('hdel', lock, owner)",
-    )
 
     def up(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
         again = self._fields(keys[0]) > 0 and words[-2] in self.keys[keys[0]].fields
@@ -182,14 +167,6 @@ def increment(patches: Patches) -> None:
 @bug("INCR + max tokens", "3.8")
 def increment_tokens(patches: Patches) -> None:
     """Fencing tokens are counted up by each master, and the largest of a majority is taken."""
-    patches.script(
-        scripts.ACQUIRE,
-        "local number = given > token and proposal",
-        "given = token + 1\n    local number = string.format('%.0f', given)",
-    )
-    # Or the first number would be a time, which rises by itself.
-    old = "if given < now_us - fence_ms * 1000 or given > 9e15 then"
-    patches.script(scripts.ACQUIRE, old, "if false then")
 
     def largest(_t: Any, _o: Any, _owner: str, given: Any, _until: float) -> Generator[Any, Any, int]:
         yield from ()

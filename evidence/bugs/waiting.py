@@ -9,7 +9,7 @@ from rlock._client import calls, engine, notifications, subscriptions
 from rlock.procedures import acquire, release
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Masters, Port
-from rlock.rules import commands, scripts
+from rlock.rules import commands
 from rlock.rules.keys import Wire, waiter_name
 from rlock.testing.memory.masters import Master
 
@@ -49,8 +49,6 @@ def handed_to_the_dead(patches: Patches) -> None:
 @bug("hand-off of one who left", "4.4")
 def kept_by_one_who_left(patches: Patches) -> None:
     """A hand-off to a waiter that was leaving was not passed on: the others waited for its claim."""
-    code = "local code = redis.pcall('hdel', lock, owner)"
-    patches.script(scripts.RELEASE, code, f"if owner == 'left' then return {{0, '', 0, -2, 0}} end\n{code}")
 
     def only_leave(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
         if words[-1] != "left":

@@ -36,18 +36,35 @@ class Find:
 
 
 @dataclass
-class Search:
-    """One worker's search. ``bug``: of evidence/bugs, which is to be found; "": any in the true code."""
+class Sum:
+    """The result of a search by one worker, or by several."""
 
-    first: int
-    bug: str = ""
-    kept: list[Schedule] = field(default_factory=list)
-    states: set[int] = field(default_factory=set)
     played: int = 0
     grants: int = 0
-    cpu_s: float = 0.0
+    seconds: float = 0.0
+    cpu_s: float = 0.0  # of the worker that took longest: the seconds on a machine that does nothing else
+    states: set[int] = field(default_factory=set)
     modes: Counter[str] = field(default_factory=Counter)
     steps: Counter[str] = field(default_factory=Counter)
+    find: Find | None = None
+
+    def add(self, other: Sum) -> None:
+        self.played += other.played
+        self.grants += other.grants
+        self.cpu_s = max(self.cpu_s, other.cpu_s)
+        self.states |= other.states
+        self.modes += other.modes
+        self.steps += other.steps
+        self.find = other.find
+
+
+@dataclass
+class Search(Sum):
+    """One worker's search. ``bug``: of evidence/bugs, which is to be found; "": any in the true code."""
+
+    first: int = 0
+    bug: str = ""
+    kept: list[Schedule] = field(default_factory=list)
 
     def outcomes(self) -> Iterator[Outcome]:
         """Play on and on."""
@@ -107,37 +124,14 @@ def kind(outcome: Outcome) -> str:
 
 def _work(number: int, workers: int, first: int, bug: str, limit: int, seconds: float, out: Any) -> None:
     """Search until the first find, for so many seconds of the processor."""
-    search = Search(first + number * 10_000_000, bug)
-    find: Find | None = None
+    search = Search(first=first + number * 10_000_000, bug=bug)
     for outcome in search.outcomes():
         if outcome.violations:
-            find = Find(outcome.schedule, str(outcome.violations[0]), search.played)
-        if find is not None or search.played >= limit / workers or time.process_time() >= seconds:
+            search.find = Find(outcome.schedule, str(outcome.violations[0]), search.played)
+        if search.find is not None or search.played >= limit / workers or time.process_time() >= seconds:
             break
     search.cpu_s = time.process_time()
-    out.put((search, find))
-
-
-@dataclass
-class Sum:
-    """What a search of several workers came to."""
-
-    played: int = 0
-    grants: int = 0
-    seconds: float = 0.0
-    cpu_s: float = 0.0  # of the worker that took longest: the seconds on a machine that does nothing else
-    states: set[int] = field(default_factory=set)
-    modes: Counter[str] = field(default_factory=Counter)
-    steps: Counter[str] = field(default_factory=Counter)
-    find: Find | None = None
-
-    def add(self, search: Search) -> None:
-        self.played += search.played
-        self.grants += search.grants
-        self.cpu_s = max(self.cpu_s, search.cpu_s)
-        self.states |= search.states
-        self.modes += search.modes
-        self.steps += search.steps
+    out.put(search)
 
 
 def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
@@ -153,13 +147,11 @@ def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug:
     left = workers
     while left:
         try:
-            search, find = out.get(timeout=20 * seconds + 60.0)
+            found.add(out.get(timeout=20 * seconds + 60.0))
         except queue.Empty:
             break
         left -= 1
-        found.add(search)
-        if find is not None:
-            found.find = find
+        if found.find is not None:
             break
     for process in processes:
         if process.is_alive():

@@ -12,7 +12,6 @@ SOURCE = Path(__file__).parent
 
 class Verdict(NamedTuple):
     legal: bool
-    operations: int
     told: str
 
 
@@ -41,4 +40,4 @@ class Porcupine:
         words = done.stdout.split()
         if words[1] != {0: "Ok,", 1: "Illegal,"}[done.returncode]:
             raise RuntimeError(f"{done.stdout} and exit status {done.returncode}")
-        return Verdict(done.returncode == 0, int(words[2]), done.stdout.strip())
+        return Verdict(done.returncode == 0, done.stdout.strip())

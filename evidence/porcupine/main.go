@@ -54,17 +54,13 @@ func (m mutex) without(reader string) (bool, mutex) {
 var model = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byLock := map[string][]porcupine.Operation{}
-		var names []string
 		for _, operation := range history {
 			name := operation.Input.(input).lock
-			if byLock[name] == nil {
-				names = append(names, name)
-			}
 			byLock[name] = append(byLock[name], operation)
 		}
 		var parts [][]porcupine.Operation
-		for _, name := range names {
-			parts = append(parts, byLock[name])
+		for _, part := range byLock {
+			parts = append(parts, part)
 		}
 		return parts
 	},

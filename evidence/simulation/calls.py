@@ -1,7 +1,8 @@
-"""The calls of a simulated client: a thread may be kept from running behind each of them.
+"""The calls and subscriptions of a simulated client: a thread may be kept from running behind each of them.
 
 Replies are read only while some thread of the client waits for a round: a vote that comes after its round was
-decided lies unread until the next one.
+decided lies unread until the next one. Messages are read only while some thread is parked or subscribes, and
+now and then by the one that keeps house.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlock._client import calls
+from rlock._client import calls, subscriptions
 from rlock._client.connection import MasterConnection, PendingReply
 from rlock._client.connections import Wiring
 from rlock.model import Code
-from rlock.procedures.port import Request, WaitGenerator
+from rlock.procedures.contender import Contender
+from rlock.procedures.port import Request, WaitGenerator, Wake
 from rlock.rules import scripts
 from rlock.rules.quorum import Ballot
 from rlock.rules.timing import guard_time
@@ -69,3 +71,27 @@ class Calls(calls.Calls[Connection]):
     @property
     def connections(self) -> Connections:
         return self._connections
+
+
+class Subscriptions(subscriptions.Subscriptions[Connection]):
+    _connections: Connections
+
+    def __init__(self, client: Client, wiring: Wiring) -> None:
+        super().__init__(wiring, client.pass_on)
+        self._client = client
+
+    @property
+    def connections(self) -> Connections:
+        return self._connections
+
+    def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
+        """Its thread may be kept from running behind it."""
+        return (yield from self._client.kept_behind(super().subscribe(contender, timeout)))
+
+    def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        return (yield from self._client.kept_behind(super().wait(contender, until)))
+
+    def waiting(self, name: str) -> bool:
+        """Whether one of its own waiters has a ticket."""
+        found = self._by_name.get(name)
+        return found is not None and next(found.drawn(), None) is not None

@@ -23,12 +23,11 @@ from rlock.rules.keys import hold_name
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import drift
 
-from .calls import Calls
+from .calls import Calls, Subscriptions
 from .connections import Connections, Endpoint
 from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
 from .referee import valid_for
-from .subscriptions import Subscriptions
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:

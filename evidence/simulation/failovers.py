@@ -22,7 +22,6 @@ def _promote(
 ) -> None:
     """The others follow it ``within_s``; the old primary goes on until then, at least for ``stale_s``."""
     dice, old = nemesis.dice, group.primary
-    nemesis.play.failovers += server is not old
     # While it counts more replicas than the clients were told of it has no vote: docs/howto/sentinel.md.
     silent = dice.random() < 0.5 or len(old.links) > group.configured
     group.promote(server, silent=silent, stale_s=dice.choice((0.0, within_s)))
@@ -63,7 +62,6 @@ def empty_return(nemesis: Nemesis) -> None:
     """The primary comes back empty before anybody notices, or goes on like that beside another one."""
     group, server = _chosen(nemesis)
     old, within_s = group.primary, nemesis.dice.choice((0.3, 3.0))
-    nemesis.play.restarts += 1
     old.restart(nemesis.dice.uniform(0.0, 0.2), silent=nemesis.dice.random() < 0.2)
     noticed_after = nemesis.dice.choice((0.0, nemesis.duration(), 99.0))
     nemesis.later(noticed_after, lambda: _promote(nemesis, group, server, within_s))
@@ -73,7 +71,6 @@ def fail_back(nemesis: Nemesis, chosen: tuple[Group, Server] | None = None) -> N
     """The old primary copies the memory of the new one, perhaps on open connections, and leads again."""
     group, server = chosen or _chosen(nemesis)
     old, kill = group.primary, nemesis.dice.random() < 0.4
-    nemesis.play.failovers += 2
     group.promote(server)
     nemesis.later(0.0, lambda: group.rejoin(old, kill=kill))
     again = nemesis.dice.choice((nemesis.dice.uniform(0.0, 0.05), nemesis.duration() / 4))
@@ -84,7 +81,6 @@ def old_replica(nemesis: Nemesis) -> None:
     """A replica restarts with an older memory, or empty, and is promoted before it has copied more."""
     group, server = _chosen(nemesis)
     snapshot = nemesis.dice.choice((server.snapshot(), server.snapshot(), {}))
-    nemesis.play.restarts += 1
 
     def restart() -> None:
         server.stream.held_until = nemesis.world.events.now + 0.2

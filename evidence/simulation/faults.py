@@ -14,7 +14,6 @@ from .driver import Thread
 from .events import Way
 from .failovers import FAILOVERS
 from .hosts import Host
-from .losses import cut_messages, lose_commands, silence
 from .referee import valid_for
 from .repeated import REPEATED, die_asking
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
@@ -178,6 +177,30 @@ def lose_answers(nemesis: Nemesis) -> None:
                 server.connection.fuse = script
 
 
+def lose_commands(nemesis: Nemesis) -> None:
+    """Connections to a master end in front of one kind of command: it is not done there."""
+    host = nemesis.host()
+    host.drops = nemesis.dice.choice(("acquire", "release", "confirm", "fence", "fence", "wait"))
+    nemesis.until(lambda: vars(host).update(drops=""), host=host)
+
+
+def silence(nemesis: Nemesis) -> None:
+    """A firewall forgets idle connections: their client hears no message any more, and commands work."""
+    client = nemesis.client()
+    for server in client.subscriptions.connections.servers if client else ():
+        if server.connection is not None:
+            server.connection.mute(server.connection.back)
+
+
+def cut_messages(nemesis: Nemesis) -> None:
+    """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
+    client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
+    for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
+        for server in each.subscriptions.connections.servers:
+            if server.connection is not None and nemesis.dice.random() < share:
+                server.connection.cut()
+
+
 def half_open(nemesis: Nemesis) -> None:
     chosen = nemesis.dice.choice(("both", "there", "back"))
     for connection in nemesis.links():
@@ -233,19 +256,16 @@ def stop_master(nemesis: Nemesis) -> None:
 
 def restart(nemesis: Nemesis) -> None:
     dice, hosts = nemesis.dice, [nemesis.host()]
-    nemesis.play.died_at = nemesis.world.events.now
     longest = {"races": 2.8, "leases": 1.8}.get(nemesis.play.setup.mode, 0.4)
     down_s = dice.choice((0.0, dice.uniform(0.0, longest)))
     if nemesis.busy and dice.random() < 0.4:
         hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
     for host in hosts:
-        nemesis.play.restarts += 1
         host.restart(down_s, silent=dice.random() < 0.2)
 
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
-    nemesis.play.restarts += 1
     if nemesis.play.setup.mode == "leases":
         what, chance = nemesis.dice.choice(("rival", "threat")), nemesis.dice.choice((0.3, 0.6, 1.0))
         apart = nemesis.play.setup.habit == "apart"
@@ -268,7 +288,6 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
 
 def restart_from_a_snapshot(nemesis: Nemesis) -> None:
     """It comes back with what it knew a moment ago."""
-    nemesis.play.restarts += 1
     host = nemesis.host()
     snapshot = host.snapshot()
     nemesis.later(nemesis.duration() / 2, lambda: host.restart(snapshot=snapshot))
@@ -280,7 +299,6 @@ def restart_several(nemesis: Nemesis) -> None:
     nemesis.dice.shuffle(hosts)
     gap = nemesis.dice.choice((0.0, 0.0, nemesis.dice.uniform(0.0, 0.5)))
     for i, host in enumerate(hosts[: nemesis.dice.randint(1, len(hosts))]):
-        nemesis.play.restarts += 1
         nemesis.later(i * gap, host.restart)
 
 
@@ -295,7 +313,6 @@ def flush_several(nemesis: Nemesis) -> None:
 
 def lose_the_disk(nemesis: Nemesis) -> None:
     """A master comes back empty that says of itself that it loses nothing."""
-    nemesis.play.restarts += 1
     host = nemesis.host()
     host.durable = True
     host.restart(nemesis.dice.uniform(0.0, 0.4), snapshot={}, disk_lost=True)
@@ -317,7 +334,6 @@ def kill_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
     if client is not None and not client.dead:
         client.kill()
-        nemesis.play.died_at = nemesis.world.events.now
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
 

@@ -1,6 +1,8 @@
-"""The kinds of steps of each mode, with their weights: tables for `schedules.py`."""
+"""The fleets of each mode, and its kinds of steps with their weights: tables for `schedules.py`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 #: Steps besides acquires, by mode, with their weights. A mode with fewer kinds of faults promises more.
 KINDS: dict[str, dict[str, int]] = {
@@ -46,6 +48,44 @@ KINDS: dict[str, dict[str, int]] = {
 MODES = {
     "storm": 22, "slow": 6, "deaths": 8, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 12,
     "groups": 20, "guard": 24, "leases": 24, "messages": 16,
+}  # fmt: skip
+#: How the clients use the locks: all in any way, or all in one.
+HABITS = ("any", "any", "waiting", "waiting", "fixed")
+_QUIET: dict[str, Any] = {
+    "fleet": ("short", "short", "long"), "past": ("vouched", "noted"), "clients": (2, 2, 3, 4),
+    "masters": (3, 3, 5), "jitter": 0.0005, "joined": True, "habit": HABITS,
+}  # fmt: skip
+#: By mode: the fields of `Setup` that its schedules share; one of a tuple is drawn, in this order.
+SETUPS: dict[str, dict[str, Any]] = {
+    "slow": {**_QUIET, "fleet": "patient"},
+    "deaths": {**_QUIET, "fleet": "long", "hands": (0.0, 0.7)},
+    "cuts": _QUIET,
+    "clocks": {**_QUIET, "past": "ahead"},
+    "stops": {
+        "clients": (2, 3, 4), "jitter": (0.0002, 0.002), "masters": (3, 3, 5), "fleet": "long",
+        "joined": True, "habit": "always",
+    },
+    "hand-off": {
+        "fleet": ("long", "long", "long", "patient", "short"), "masters": (3, 3, 3, 5), "clients": (3, 3, 4),
+        "jitter": (0.0002, 0.005), "skew": (0.005, 0.005, 30.0), "far": (0.0, 0.15, 0.3),
+        "ahead": (0.0, 0.0, 0.0, 0.5), "joined": True, "habit": "always",
+    },
+    "races": {
+        "jitter": (0.002, 0.01, 0.02), "masters": (3, 3, 5), "clients": (2, 2, 3),
+        "ahead": (0.0, 0.0, 0.0, 0.3), "fleet": "long", "durable": 1.0, "joined": True, "habit": "always",
+    },
+    "messages": {
+        "clients": (2, 3, 3, 4), "jitter": (0.0002, 0.005),
+        "habit": ("always", "trying", "grabbing", "grabbing"), "far": (0.0, 0.0, 0.15, 0.3),
+        "ahead": (0.0, 0.3, 0.5), "keeps": (0.0, 0.0, 0.0, 0.4), "resets": (0.0, 0.5),
+        "hands": (0.0, 0.0, 0.0, 0.5), "fleet": "long", "joined": True,
+    },
+    "leases": {
+        "fleet": ("short", "hasty", "hasty", "two", "long"), "masters": (3, 3, 3, 5), "clients": (2, 2, 3),
+        "jitter": (0.0002, 0.005), "skew": (0.005, 0.005, 30.0),
+        "habit": ("always", "trying", "apart", "apart", "apart"), "cut_off": (0.0, 0.3, 0.5, 0.5),
+        "pauses": (0.0, 0.5), "joined": True,
+    },
 }  # fmt: skip
 #: By mode: the events behind which a step does most harm.
 FITTING: dict[str, dict[str, tuple[str, ...]]] = {

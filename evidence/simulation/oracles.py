@@ -186,17 +186,12 @@ class Oracles:
                         self._accuse(name, owner, host.name, "left behind by a client that was closed")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
-        """No master leaves the lock to the owner that it evicts; behind all of them no hold is prolonged."""
+        """No master leaves the lock to the owner that it evicts."""
         if any(owner in host.left(name) for name in self.play.locks):
             self._accuse("", owner, host.name, "has the lock by its own eviction")
         if any(self.world.referee.reads.get(owner) in host.left(name) for name in self.play.locks):
             return  # its owner had become a reader here
-        self._evicted[owner][host.index] = now = self.world.events.now
-        entered = any(moment.owner == owner for moment in self.world.referee.entered)
-        if entered and len(self._evicted[owner]) == len(self.world.hosts) and not self.world.groups:
-            for part in (0.2, 0.4, 0.6, 0.8, 1.0):
-                look = partial(self._look_at_evicted, owner, now)
-                self.world.events.at(now + part * self.longest + 0.2, look)
+        self._evicted[owner][host.index] = self.world.events.now
 
     def _judge_evicted(self, owner: str) -> None:
         """What is on its way when a hold is evicted gives it a minority at the most."""
@@ -226,16 +221,6 @@ class Oracles:
                 if kept and owner not in host.left(hold.name):
                     self._accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
 
-    def _look_at_evicted(self, owner: str, since: float) -> None:
-        client, done = self.world.clients[int(owner[1:4])], self._evicted[owner]
-        ago = self.world.events.now - since
-        kept = all(host.lost_at < done[host.index] for host in self.world.hosts)
-        for hold in client.holds if kept and not client.dead else ():
-            ttl = hold.lease.ttl if hold.owner == owner else self.longest
-            mine = hold.owner in (owner, self.world.referee.reads.get(owner))
-            if mine and valid_for(client, hold) > max(0.0, ttl - ago):
-                self._accuse(hold.name, owner, "", "came back after its eviction")
-
     def lost(self, client: Client, hold: Hold) -> None:
         """The watchdog, or a release, tells of a loss."""
         ended = self.world.referee.was_evicted(hold.owner) or client.holds.closed
@@ -260,11 +245,6 @@ class Oracles:
         late = 0.5 if self.mode in SAFE else 9.0
         if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
             self._accuse("", client.label, host.name, "refused for the age of an old memory")
-
-    def finish(self) -> None:
-        for client in self.world.clients:
-            if not client.careless and client.context.guard.max_ttl > self.longest and not self.long_lease:
-                self._accuse("", client.label, "", "has heard of a lease that nobody got")
 
     def look_for_remains(self) -> None:
         """When all have had all locks, and the queues have ended."""

@@ -58,13 +58,7 @@ class Outcome:
     #: Abstract states of a lock that came up: see `Oracles.state`.
     states: set[int]
     grants: int
-    confirmed: int
-    restarts: int
-    failovers: int
     faults: Counter[str]
-    commands: int
-    virtual_s: float
-    took_s: float  # from the end of the faults until everybody had had all locks
     history: list[str]
 
     def __str__(self) -> str:
@@ -102,7 +96,7 @@ class Play:
         #: Where those sit that hold a lock; the owners that are told to give it back.
         self._holding, self._told = Bench(), set[str]()
         self.busy, self.pause_s = setup.mode in BUSY, 1.0 if setup.mode == "leases" else 0.3
-        self.restarts, self.failovers, self.died_at, self.over = 0, 0, -9.0, False
+        self.over = False
         self._happened: Counter[str] = Counter()
         #: What comes behind the n-th event of a kind.
         self._behind: dict[tuple[str, int], list[Then]] = {}
@@ -338,7 +332,6 @@ class Play:
             world.run(self.calm_s + BOUND_S * (3 if self.setup.mode == "slow" else 1), self._ended)
         except Exception as error:  # out of a call of a user, or of the watchdog
             referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
-        took_s = world.events.now - self.calm_s
         if referee.violations:
             pass  # the first one tells more than what comes of it
         elif not self._ended():
@@ -349,21 +342,13 @@ class Play:
             # What was held up may still arrive, and take a place in a queue again.
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
             self.oracles.look_for_remains()
-        virtual_s = world.events.now
-        self.oracles.finish()
         world.close()
         return Outcome(
             self.schedule,
             referee.violations,
             self.oracles.states,
             len(referee.entered),
-            referee.confirmed,
-            self.restarts,
-            self.failovers,
             Counter(step.what for step in self.schedule.steps),
-            world.sent.total(),
-            virtual_s,
-            took_s,
             world.history or [],
         )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 from rlock._client.connection import PendingCall
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from .hosts import Host
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A command of a client that a master is about to run. ``holders``: the owner tokens there, by lock."""
 
     host: Host
@@ -38,13 +36,8 @@ class Run:
     call: PendingCall | None
     command: Command
     holders: dict[str, str]
-    keys: list[str] = field(init=False)
-    words: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        keys, words = taken_apart(self.command)
-        object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "words", words)
+    keys: list[str]
+    words: list[str]
 
     @property
     def master(self) -> int:
@@ -94,7 +87,8 @@ class Recorder:
             trace.restored(host.index + 1, holder, left)
 
     def runs(self, host: Host, client: Client, call: PendingCall | None, command: Command) -> Run:
-        return Run(host, client, call, command, {name: _holder(host, name) for name in self.traces})
+        holders = {name: _holder(host, name) for name in self.traces}
+        return Run(host, client, call, command, holders, *taken_apart(command))
 
     def ran(self, run: Run, reply: Any) -> None:
         script, keys, words, master = run.command.script, run.keys, run.words, run.master

@@ -76,7 +76,6 @@ class Referee:
         self.violations: list[Violation] = []
         self.entered: list[Moment] = []
         self.left: list[Moment] = []
-        self.confirmed = 0
 
     def enter(self, client: Client, hold: Hold, handle: str = "") -> None:
         """``handle``: it adopts this one."""
@@ -163,7 +162,6 @@ class Referee:
 
     def confirm(self, hold: Hold) -> None:
         """A release was confirmed by a quorum: a quorum cannot have it any more."""
-        self.confirmed += 1
         hosts = self._world.hosts
         owner = hold.owner
         having = sum(1 for host in hosts if owner in host.left(hold.name) and owner not in host.restored)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rlock.rules.options import ClientOptions
 
-from .kinds import FAILOVERS, FITTING, KINDS, MODES
+from .kinds import FAILOVERS, FITTING, HABITS, KINDS, MODES, SETUPS
 
 #: How long something is stopped, or on its way, at the most.
 HELD_UP_S = 3.0
@@ -53,15 +53,9 @@ RARE = {"suspect", "threat", "absent"}
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
 REPEATED = (
-    "one fewer",
-    "out of reach",
-    "broken off",
-    "overtaken",
-    "stray tokens",
-    "uneven",
+    "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",
     "late healers",
-    "onlookers",
-)
+)  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
 #: Modes in which everything may go wrong at once.
@@ -150,87 +144,16 @@ def _weighted(dice: Random, weights: dict[str, int]) -> str:
 def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
     """``traced``: one that evidence/spec/Trace.tla can follow."""
     mode = "storm" if traced else _weighted(dice, MODES)
-    if mode == "hand-off":
-        fleet = dice.choice(("long", "long", "long", "patient", "short"))
-        return Setup(
-            dice.choice((3, 3, 3, 5)),
-            dice.choice((3, 3, 4)),
-            mode,
-            fleet,
-            dice.choice((0.0002, 0.005)),
-            dice.choice((0.005, 0.005, 30.0)),
-            joined=True,
-            habit="always",
-            far=dice.choice((0.0, 0.15, 0.3)),
-            ahead=dice.choice((0.0, 0.0, 0.0, 0.5)),
-        )
-    if mode == "races":
-        jitter, masters = dice.choice((0.002, 0.01, 0.02)), dice.choice((3, 3, 5))
-        clients, ahead = dice.choice((2, 2, 3)), dice.choice((0.0, 0.0, 0.0, 0.3))
-        return Setup(
-            masters, clients, mode, "long", jitter, durable=1.0, joined=True, habit="always", ahead=ahead
-        )
-    if mode == "stops":
-        clients, jitter, masters = (
-            dice.choice((2, 3, 4)),
-            dice.choice((0.0002, 0.002)),
-            dice.choice((3, 3, 5)),
-        )
-        return Setup(masters, clients, mode, "long", jitter, joined=True, habit="always")
-    if mode == "messages":
-        setup = Setup(
-            3,
-            dice.choice((2, 3, 3, 4)),
-            mode,
-            "long",
-            dice.choice((0.0002, 0.005)),
-            joined=True,
-            habit=dice.choice(("always", "trying", "grabbing", "grabbing")),
-            far=dice.choice((0.0, 0.0, 0.15, 0.3)),
-            ahead=dice.choice((0.0, 0.3, 0.5)),
-            keeps=dice.choice((0.0, 0.0, 0.0, 0.4)),
-            resets=dice.choice((0.0, 0.5)),
-            hands=dice.choice((0.0, 0.0, 0.0, 0.5)),
-        )
+    if mode in SETUPS:
+        values = {name: dice.choice(v) if type(v) is tuple else v for name, v in SETUPS[mode].items()}
+        setup = Setup(mode=mode, **values)
         if setup.habit == "grabbing":
             return replace(setup, clients=dice.choice((2, 3)), far=0.0, ahead=0.0, keeps=0.0)
-        return setup
-    if mode == "leases":
-        fleet = dice.choice(("short", "hasty", "hasty", "two", "long"))
-        setup = Setup(
-            dice.choice((3, 3, 3, 5)),
-            dice.choice((2, 2, 3)),
-            mode,
-            fleet,
-            dice.choice((0.0002, 0.005)),
-            dice.choice((0.005, 0.005, 30.0)),
-            "unused" if fleet == "two" else "vouched",
-            joined=True,
-            habit=dice.choice(("always", "trying", "apart", "apart", "apart")),
-            cut_off=dice.choice((0.0, 0.3, 0.5, 0.5)),
-            pauses=dice.choice((0.0, 0.5)),
-        )
         if setup.habit == "apart":
-            fleet = dice.choice(("hasty", "patient", "patient"))
-            setup = replace(setup, masters=3, fleet=fleet, jitter=0.0002, past="vouched")
-            return replace(setup, cut_off=0.0, pauses=0.0, resets=dice.choice((0.0, 0.5, 0.5)))
-        return setup
-    if mode not in SWARMS:
-        fleet = {"slow": "patient", "deaths": "long"}.get(mode) or dice.choice(("short", "short", "long"))
-        past = "ahead" if mode == "clocks" else dice.choice(("vouched", "noted"))
-        clients = dice.choice((2, 2, 3, 4))
-        return Setup(
-            dice.choice((3, 3, 5)),
-            clients,
-            mode,
-            fleet,
-            0.0005,
-            0.005,
-            past,
-            joined=True,
-            habit=_habit(dice),
-            hands=dice.choice((0.0, 0.7)) if mode == "deaths" else 0.0,
-        )
+            setup = replace(setup, masters=3, fleet=dice.choice(("hasty", "patient", "patient")))
+            setup = replace(setup, jitter=0.0002, cut_off=0.0, pauses=0.0)
+            return replace(setup, resets=dice.choice((0.0, 0.5, 0.5)))
+        return replace(setup, past="unused") if setup.fleet == "two" else setup
     groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
     masters = dice.choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5) if mode == "storm" else (1, 3, 3, 3, 3))
@@ -255,17 +178,12 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         dice.random() < 0.6,
         replicas,
         bool(replicas) and dice.random() < 0.7,
-        _habit(dice),
+        dice.choice(HABITS),
         older=0.0 if traced else dice.choice((0.0, 0.0, 0.0, 0.5)),
         cut_off=dice.choice((0.0, 0.2, 0.3)) if mode == "guard" else 0.0,
         keeps=dice.choice((0.0, 0.0, 0.3)) if mode == "storm" and not traced else 0.0,
         hands=dice.choice((0.0, 0.0, 0.3)) if mode == "storm" and not traced else 0.0,
     )
-
-
-def _habit(dice: Random) -> str:
-    """How the clients use the locks: all in any way, or all in one."""
-    return dice.choice(("any", "any", "waiting", "waiting", "fixed"))
 
 
 def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]:

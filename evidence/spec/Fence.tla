@@ -140,7 +140,6 @@ TokensGrow ==
                     /\ \A b \in Done : owner[a].token = owner[b].token => a = b
 
 (* Violated on purpose: a model in which nothing happens is safe, too.     *)
-NobodyTakes     == Done = {}
 NobodyWroteBack == \A o \in Done : owner[o].round = 0
 NotAllDone      == Done # Owners
 

@@ -394,6 +394,7 @@ Symmetry == Permutations(Masters) \cup Permutations(Waiters) \cup Permutations(C
 
 Exclusion   == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensRise  == ~fell
+\* A lease that is_owned or check confirms has never lapsed.
 ProofIsTrue == \A c \in Clients : Believes(c) /\ Safe(c) => ~client[c].clash
 
 \* An evicted waiter keeps what it had, and gets no more.

@@ -18,6 +18,10 @@
 (* - A reply arrives when its command runs. The client may decide later.   *)
 (* - A dead attempt leaves nothing behind. Its keys and its late commands  *)
 (*   could only refuse other clients.                                      *)
+(*                                                                         *)
+(* Left out: jumps of a master's clock, evictions of locks (HandOff.tla    *)
+(* has them), proxies, hold counts, a hand-over on a master whose note was *)
+(* evicted, and a master that is durable for a part of its memory.         *)
 (***************************************************************************)
 EXTENDS Naturals, FiniteSets, TLC
 
@@ -49,15 +53,14 @@ CONSTANTS
 (*         "mixed"      a server in Durable is durable in some lives only  *)
 (*         "remains"    keys of dead attempts stay, late commands write    *)
 (*                      them, their releases come at any time              *)
-(* Variants: "no healing"              no key is put back                  *)
-(*           "reads all notes"         a round without the notes of all    *)
+(* Variants: "reads all notes"         a round without the notes of all    *)
 (*                                     masters does not count              *)
 (*           "nothing reduced"         rounds begin without an answer, and *)
 (*                                     replies travel                      *)
 ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
        /\ ShortT <= T /\ ShortD <= D /\ ShortGuard <= Guard
        /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
-       /\ Variants \subseteq {"no healing", "reads all notes", "nothing reduced"}
+       /\ Variants \subseteq {"reads all notes", "nothing reduced"}
        /\ Faults \subseteq {"flush", "late", "handshake", "older", "evict", "forgets", "set back",
                         "mixed", "remains"}
 
@@ -270,7 +273,7 @@ Extend(c, m) ==
 
 \* Rule 3.7: the key is put back where it is missing, never over another owner's.
 Heal(c, m) ==
-    /\ client[c].phase = "holding" /\ key[m][Name(c)].owner = NoOne /\ "no healing" \notin Variants
+    /\ client[c].phase = "holding" /\ key[m][Name(c)].owner = NoOne
     /\ Runs(c, m, "holding", Answered(IF Kept("3.7 young yes waits") THEN "young" ELSE "healed", 0), TRUE)
 
 \* A renewal of an earlier round runs. It writes, and nobody reads its answer. In order, on one
@@ -278,7 +281,7 @@ Heal(c, m) ==
 LateWrite(c, m) ==
     /\ \/ client[c].phase = "holding" /\ ("late" \in Faults \/ ~Begun(c) \/ vote[c][m] = NotRun)
        \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun
-    /\ key[m][Name(c)].owner = c \/ (key[m][Name(c)].owner = NoOne /\ "no healing" \notin Variants)
+    /\ key[m][Name(c)].owner = c \/ (key[m][Name(c)].owner = NoOne)
     /\ Reachable(m)
     /\ Writes(c, m, key[m][Name(c)].owner = NoOne)
     /\ UNCHANGED <<client, vote, losses>>
@@ -495,7 +498,6 @@ NoteIsEarned == \A m \in Masters : ~memory[m].unearned
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
 HealedQuorum(c) == HasQuorum(c) /\ Valid(c) /\
     Cardinality({m \in Masters : vote[c][m].answer = "old" /\ vote[c][m].wait = 0}) < Quorum
-NobodyHolds    == \A c \in Clients : ~Valid(c)
 NobodyHoldsTwo == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 NoSuccession   == \A c \in Clients : ~(client[c].phase = "succeeding" /\ HasQuorum(c))
 NoHealedQuorum == \A c \in Clients : ~HealedQuorum(c)

@@ -3,7 +3,8 @@
 (* The wait queue of one lock: refused clients queue on each master, and a *)
 (* release hands the lock to the first of them. There is no time and no    *)
 (* lease here: exclusion is the matter of Lock.tla. This module asks       *)
-(* whether waiting ends, and in which order.                               *)
+(* whether waiting ends, and in which order. Left out: how masters agree   *)
+(* on a ticket, and hand-offs between threads.                             *)
 (*                                                                         *)
 (* An acquire asks the masters one by one, in any order, between the steps *)
 (* of the others. A release, or an undo, reaches all masters in one step:  *)
@@ -103,8 +104,7 @@ Ask(c, m) ==
 (* a reservation, and a message tells it. Dead waiters are passed over.    *)
 
 \* A dead thread of a process that lives still gets the key: the process hears the message.
-Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together
-            IN IF Kept("4 dead waiters are passed over") THEN SelectSeq(s, lives) ELSE s
+Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together IN SelectSeq(s, lives)
 
 \* c gives back its keys on these masters. row: the queue there. on: whether the first waiter gets the key.
 \* lost: the masters whose message is lost.
