@@ -70,8 +70,9 @@ class HoldTable:
         """The owner in this process that holds a lock, for people; "": none."""
         for hold in self:
             if hold.name == name:
-                owner = hold.owner_key
-                return owner.label.rpartition("/")[2] + ("" if owner.alive() else ", which has ended,")
+                owner, reads = hold.owner_key, ", a reader," if hold.options.shared else ""
+                ended = "" if owner.alive() else ", which has ended,"
+                return f"{owner.label.rpartition('/')[2]}{reads}{ended}"
         return ""
 
     def add(self, hold: Hold) -> None:

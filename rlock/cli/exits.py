@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,21 @@ CONFIG = 78
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNAL = 128
+
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where it ends a command as Ctrl-C does."""
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
+
+
+def end_at_sigterm() -> None:
+    """Have SIGTERM raise `Terminated`."""
+    signal.signal(signal.SIGTERM, _terminate)
+
 
 TABLE = {
     FAILED: "doctor: something is to be mended; evict: nobody held it; demo: not proven",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import errno
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ def json_option(command: F) -> F:
 
 def print_json(value: Any, *, err: bool = False) -> None:
     """One line; with ``err`` on stderr."""
-    stream = sys.stderr if err else sys.stdout
+    stream = sys.stderr if err else _stdout()
     # What is no ASCII would be a `\\xe9` there, and that is no JSON.
     click.echo(to_json(value, ascii_only=not utf8(stream)), err=err)
 
@@ -69,7 +70,16 @@ def show(line: str = "", *, err: bool = False) -> None:
 
     The colours are those of `styled`, on a terminal; all else that is not printable is shown as ``\\xNN``.
     """
+    if not err:
+        _stdout()
     click.echo("\x1b".join(map(printable, line.split(_COLOUR))), err=err)
+
+
+def _stdout() -> TextIO:
+    """Raises OSError if it was closed when the process began: otherwise nobody would learn of it."""
+    if sys.__stdout__ is None:
+        raise OSError(errno.EBADF, "standard output is closed")
+    return sys.stdout
 
 
 def complain(error: object) -> None:

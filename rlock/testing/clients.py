@@ -77,6 +77,8 @@ def lose(lock: RLock | asyncio.RLock) -> Awaitable[None] | None:
     :raises NotHeldError: this client does not hold it.
     :raises QuorumUnreachableError: too few masters answered, so nothing is lost yet.
     """
+    if not isinstance(lock, BaseLock):
+        raise TypeError(f"lose() takes one lock, not {type(lock).__name__}: give it one of its locks")
     program = _losing(lock)
     if isinstance(lock, RLock):
         return run(program)

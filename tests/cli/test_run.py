@@ -106,18 +106,22 @@ def test_a_stderr_that_takes_nothing_changes_nothing(option: str, to: str, maste
     assert done(words, env=environment(masters3.urls))[:2] == (3, "ran\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [(["run", "job", "--", "echo", "ran"], 128 + signal.SIGTERM), (["acquire", "job", "--ttl", "2"], 130)],
-)
+@pytest.mark.parametrize("words", ["status job", "status job --json", "config"])
+def test_a_stdout_that_is_closed_is_an_error(words: str, masters3: Fleet) -> None:
+    told = done(["bash", "-c", '"$@" >&-', "bash", *RLOCK, *words.split()], env=environment(masters3.urls))
+    assert (told.code, told.err) == (74, "rlock: standard output is closed\n")
+
+
+@pytest.mark.parametrize("words", ["run job -- echo ran", "acquire job --ttl 2", "hold job"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
-    words: list[str], code: int, start: Start, masters3: Fleet
+    words: str, number: int, start: Start, masters3: Fleet
 ) -> None:
     with library.Client(masters3.urls) as client, client.lock("job"):
-        process = start(*words)
+        process = start(*words.split())
         assert eventually(lambda: client.status("job").queue_length == 1)
-        process.send_signal(signal.SIGTERM)
-        assert ended(process) == (code, "", "")
+        process.send_signal(number)
+        assert ended(process) == (128 + number, "", "")
         assert eventually(lambda: client.status("job").queue_length == 0)
     assert eventually(lambda: not any(raw(m.url).pubsub_channels() for m in masters3))
     assert not any(raw(url).exists("job") for url in masters3.urls)

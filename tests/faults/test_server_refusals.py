@@ -62,6 +62,25 @@ def test_a_minority_that_refuses_gives_no_vote_and_nobody_notices(
             usable(client_for(urls), name="y")
 
 
+def test_a_majority_that_refuses_to_evict_is_an_error(
+    fresh_masters: FreshMasters, client_for: ClientFor
+) -> None:
+    urls = fresh_masters(3).urls
+    holder, operator = client_for(urls, 10.0), client_for(urls)
+    lock = holder.lock("x")
+    lock.acquire()
+    with admin(urls) as servers:
+        for refusing in (servers, servers[:2]):
+            for server in refusing:
+                server.config_set("min-replicas-to-write", "1")
+            with pytest.raises(rlock.QuorumUnreachableError, match="NOREPLICAS"):
+                operator.evict("x")
+            for server in refusing:
+                server.config_set("min-replicas-to-write", "0")
+        assert lock.is_owned()
+        assert operator.evict("x") == [holders(urls)[0]]
+
+
 def test_without_memory_on_a_majority_acquire_says_oom_while_a_holder_renews_and_releases(
     masters3: Fleet, client_for: ClientFor, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -93,6 +93,8 @@ def test_a_reader_that_asks_for_the_writer_is_refused_at_once(connect: MakeClien
             with pytest.raises(UpgradeError, match="release the reader first"):
                 upgrade.acquire()
             assert upgrade.hold_count == 0
+            with pytest.raises(NotHeldError, match=", a reader, does"):
+                upgrade.release()
         in_thread(client.lock("held").acquire)  # it ends, and the lock stays held for a ttl
         with pytest.raises(UpgradeError):
             client.locks(["held", "x"]).acquire(timeout=60)

@@ -48,6 +48,8 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
     lock = any_client.lock("x", renew=renew, on_lost=told.append)
     lock.acquire()
     lost, began = lock.lost, time.monotonic()
+    with pytest.raises(TypeError, match="one of its locks"):
+        lose(any_client.locks(["x"]))  # type: ignore[call-overload]
     lose(lock)
     # A third of the ttl is 3.3 s.
     assert time.monotonic() - began < 1.0

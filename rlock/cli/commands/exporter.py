@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from contextlib import closing
@@ -10,6 +9,7 @@ from contextlib import closing
 import click
 
 from ...errors import OptionsError
+from .. import exits
 from ..options import count_option, limit_option
 from ..output import show
 from ..scan.look import FIRST_SCAN_S, Scan
@@ -49,7 +49,7 @@ def exporter(pattern: str, *, host: str, port: int, limit: int, settings: Settin
             "`rlock exporter` needs prometheus-client: pip install 'quorum-rlock[prometheus]'"
         ) from None
     # Before the client: from here on the two signals end us in one way.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    exits.end_at_sigterm()
     with (
         settings.client() as client,
         closing(Scan(client, pattern, limit, scan_s=FIRST_SCAN_S, waiters=1)) as scan,

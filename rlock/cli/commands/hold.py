@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 
@@ -37,7 +36,7 @@ def hold(
     quorum of masters answered; 64 wrong settings.
     """
     check_wait(timeout=timeout, no_wait=no_wait)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    exits.end_at_sigterm()
     outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
     with outcome.errors(), settings.client(ttl=ttl) as own:
         lock = own.lock(name)

@@ -53,7 +53,7 @@ def up(count: int, command: Sequence[str], *, as_json: bool) -> None:
     except EmbeddedError as error:
         raise click.ClickException(str(error)) from None
     # SIGTERM as Ctrl-C: the masters must not outlive us.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    exits.end_at_sigterm()
     with masters:
         if as_json:
             started = [{"master": master.url, "pid": master.pid} for master in masters]
