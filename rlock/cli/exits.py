@@ -20,7 +20,6 @@ NOT_FOUND = 127
 SIGNAL = 128
 
 
-
 class Terminated(KeyboardInterrupt):
     """SIGTERM, where it ends a command as Ctrl-C does."""
 

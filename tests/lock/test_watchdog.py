@@ -12,6 +12,7 @@ import pytest
 import rlock
 from rlock import Client, events
 from rlock.events import Event, Lost, RenewalStopped, Renewed
+from rlock.testing import memory_client
 
 from ..servers import Fleet
 from ..telemetry.happenings import Ledger
@@ -51,6 +52,30 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     release.set()
     assert eventually(lambda: any("on_lost" in record.message for record in caplog.records))
     third.release()
+
+
+def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> None:
+    told: list[str] = []
+    gate = threading.Event()
+
+    def tell(error: rlock.LeaseLostError) -> None:
+        gate.wait(20)
+        told.append(error.name)
+        raise SystemExit("the other callbacks are called all the same")
+
+    def tellers() -> int:
+        return sum(thread.name == "rlock-on-lost" for thread in threading.enumerate())
+
+    with memory_client(3, ttl=1.0) as client:
+        losses = [client.lock(f"x{i}", renew=False, on_lost=tell) for i in range(20)]
+        for lock in losses:
+            assert lock.acquire()
+        for lock in losses:
+            assert lock.lost.wait(10.0)
+        assert tellers() == 1
+    gate.set()
+    assert eventually(lambda: len(set(told)) == 20)
+    assert eventually(lambda: not tellers())
 
 
 def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rlock.testing import MemoryMasters, memory_client
 from rlock.testing.local.spawn import free_port
 
 from ..docs.pages import DOCS, TOP, block
+from ..interrupts import interrupted
 from ..lock.conftest import eventually
 from . import happenings as made
 from .happenings import Ledger
@@ -179,6 +181,40 @@ def observe() -> Iterator[Observe]:
     yield lambda observer: ends.append(events.observe(observer))
     for end in ends:
         end()
+
+
+#: Where an interrupt is tried on every line. Not in rlock/events.py: see `interrupts.SPARED`.
+INTERRUPTED = (
+    "lock.py", "engine.py", "hold_table.py", "acquire.py", "attempt.py", "release.py", "withdraw.py",
+    "contender.py", "local_queue.py", "subscriptions.py", "notifications.py", "watchdog.py",
+)  # fmt: skip
+
+
+def test_ctrl_c_before_any_line_of_an_acquire_and_a_release_leaves_one_end(ledger: Ledger) -> None:
+    wrong: dict[str, list[str]] = {}
+    ends: Counter[str] = Counter()
+    with memory_client(3, ttl=5.0) as client:
+        lock = client.lock("a")
+        for at in range(1, 2000):
+            ledger.clear()
+            with interrupted(at, *INTERRUPTED) as tracer:
+                lock.acquire()
+                lock.release()
+            while lock.hold_count:
+                lock.release()
+            if faults := ledger.faults():
+                wrong[tracer.where] = faults
+            ended = ledger.of(Acquired, NotAcquired)
+            told = Counter(getattr(event, "outcome", "acquired") for event in ended)
+            ends += told
+            if sum(told.values()) > 1:
+                wrong[tracer.where] = [f"{told} of one acquire"]
+            if not tracer.where:
+                break
+    assert not tracer.where, "it takes longer than that"
+    assert at > 100
+    assert wrong == {}
+    assert {*ends} == {"acquired", "interrupted"}
 
 
 def test_a_loss_is_told_behind_its_acquire_however_long_that_takes(observe: Observe) -> None:
