@@ -120,7 +120,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         that renewal. A group does not wait for its replicas here, and one that fails over at this moment may
         still have it: look again afterwards.
 
-        :raises QuorumUnreachableError: fewer than a quorum answered.
+        :raises QuorumUnreachableError: fewer than a quorum answered, or removed it: it may go on.
         """
         engine = self._engine()
         return engine.perform(inspect.evict(engine.masters, check_name(name), engine.timeout))

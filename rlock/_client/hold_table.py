@@ -71,8 +71,7 @@ class HoldTable:
         for hold in self:
             if hold.name == name:
                 owner, reads = hold.owner_key, ", a reader," if hold.options.shared else ""
-                ended = "" if owner.alive() else ", which has ended,"
-                return f"{owner.label.rpartition('/')[2]}{reads}{ended}"
+                return owner.label.rpartition("/")[2] + (reads if owner.alive() else ", which has ended,")
         return ""
 
     def add(self, hold: Hold) -> None:

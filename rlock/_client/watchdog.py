@@ -233,14 +233,13 @@ class Watchdog(ABC):
             self._holds.hear(outcome.hold, self._clock(), early=True)
         with self._mutex:
             for hold, event, sent_at in outcomes:
-                now = self._clock()  # not earlier: a loss that was told stays one
+                before, now = hold.lease.state, self._clock()  # not earlier: a loss that was told stays one
                 if hold not in self._holds:
                     # Released meanwhile: otherwise "not ours" would be reported as a loss.
                     if (reader := hold.reader) is not None and event is LeaseEvent.RENEWED:
                         # Each master has one of the two leases. None of them is shorter than this.
                         reader.lease.renewed(sent_at, now, min(hold.lease.ttl, reader.lease.ttl))
                     continue
-                before = hold.lease.state
                 if event is LeaseEvent.RENEWED:
                     state = hold.lease.renewed(sent_at, now)
                 else:

@@ -129,10 +129,7 @@ def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None
 def evict(
     masters: Masters, name: str, timeout: float, owners: Collection[str] | None = None
 ) -> WaitGenerator[list[str]]:
-    """Remove all holders (or those of ``owners``) from every master; their owner tokens.
-
-    Raises `QuorumUnreachableError` if a holder may still have a quorum, because masters refused to remove it.
-    """
+    """Remove all holders (or those of ``owners``) from a quorum, or raise; their owner tokens."""
     evicted, more = list[str](), True
     while more:
         ballot = yield from _ask(masters, name, timeout)
