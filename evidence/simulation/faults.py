@@ -110,10 +110,14 @@ class Nemesis:
         return min(host.master.pttl(self.lock) / 1000 for host in self.world.hosts if host.left(self.lock))
 
     def behind_lease(self, host: Host, delay: float, action: Callable[[], object]) -> None:
-        """Do it when the lease on a master has ended, however often it is prolonged."""
+        """Do it when the lease on a master has ended, however often it is prolonged.
+
+        ``delay``: so long behind that, or before it.
+        """
         left_s = host.master.pttl(self.lock) / 1000 if host.left(self.lock) else 0.0
         again = partial(self.behind_lease, host, delay, action)
-        self.later(max(left_s, 0.0) + delay, action if left_s <= 0 else again)
+        ends = left_s <= max(0.0, 0.001 - delay)
+        self.later(max(left_s + delay, 0.0), action if ends else again)
 
     def until(
         self,

@@ -235,20 +235,22 @@ def out_of_reach(nemesis: Nemesis) -> None:
 
 
 def onlookers(nemesis: Nemesis) -> None:
-    """Behind each grant a client asks who has the lock, and one of the masters answers late."""
+    """Shortly before a lease ends on a master a client asks who has the lock. It answers behind the end."""
     dice, options = nemesis.dice, nemesis.play.fleet[0]
+    timeout = options.lease(None).request_timeout
 
-    def ask() -> None:
-        one, host = nemesis.world.client(options), dice.choice(nemesis.world.hosts)
+    def ask(host: Host) -> None:
+        one = nemesis.world.client(options)
         way = one.ways[host.index][0]
         way.shut()
         nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
         one.thread().start(one.curious(nemesis.lock))
 
-    def later(*_: object) -> None:
-        nemesis.later(options.ttl * dice.uniform(0.3, 0.97), ask)
+    def watch(*_: object) -> None:
+        for host in nemesis.world.hosts:
+            nemesis.behind_lease(host, -timeout * dice.uniform(0.1, 0.97), partial(ask, host))
 
-    behind_each(nemesis, "enter", 0.9, later)
+    behind_each(nemesis, "enter", 0.9, watch)
 
 
 def broken_off(nemesis: Nemesis) -> None:

@@ -205,8 +205,10 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
         if setup.habit == "apart":
-            last = dice.choice((["broken off"], ["newcomer"], ["onlookers"], of[:1]))
+            last = dice.choice((["broken off"], ["newcomer"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
+            if dice.random() < 0.4:
+                chosen = ["one fewer", "out of reach", "onlookers"]
             if setup.readers:
                 chosen = ["out of reach", "late healers"]
         if setup.mode == "messages" and dice.random() < 0.4:
