@@ -75,20 +75,6 @@ def test_an_unknown_option_and_a_word_too_many_are_64(name: str) -> None:
         refused(inside(*words(name), *["word"] * 9), 64, "word")
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["runn", "job", "true"], "did you mean 'run'?"),
-        (["--zzz"], "--zzz"),
-        ([b"\xff\xfe"], "No such command"),
-        ([""], "No such command ''"),
-    ],
-    ids=str,
-)
-def test_an_unknown_command_gets_a_suggestion(given: list[str | bytes], told: str) -> None:
-    refused(inside(*given), 64, told)
-
-
 @pytest.mark.parametrize("name", ON_MASTERS)
 def test_no_masters_bad_urls_and_broken_files_are_told_in_one_line(name: str, tmp_path: Path) -> None:
     refused(inside(*words(name)), 64, "RLOCK_MASTERS is not set")

@@ -59,10 +59,14 @@ def test_missing_tls_is_named(words: list[str], master: AnyMaster) -> None:
         (["evict", "job"], "confirm with --yes"),
         (["evict", "-y", "--owner", "", "job"], "--owner is empty"),
         (["up", "-n", "abc"], "'abc' is not a valid whole number"),
+        (["runn", "job", "true"], "did you mean 'run'?"),
+        (["--zzz"], "--zzz"),
+        ([b"\xff\xfe"], "No such command"),
+        ([""], "No such command ''"),
     ],
     ids=str,
 )
-def test_the_complaint_names_what_was_typed(words: list[str], told: str) -> None:
+def test_the_complaint_names_what_was_typed(words: list[str | bytes], told: str) -> None:
     refused(inside(*words, masters=["redis://127.0.0.1:1"]), 64, told)
 
 
@@ -191,7 +195,6 @@ def test_ctrl_c_during_the_imports_is_no_traceback(module: str) -> None:
 LOADED = f"; import sys; print([name for name in {HEAVY} if name in sys.modules])"
 #: Programs, and what they print: an import loads no library of Redis, and is enough for all public names.
 IMPORTS = {
-    "import rlock" + LOADED: "[]",
     "import rlock; rlock.RLock" + LOADED: "[]",
     "import rlock.cli.main" + LOADED: "[]",
     "import rlock; print(set(rlock.__all__) <= set(dir(rlock)), hasattr(rlock, 'Lokc'))": "True False",

@@ -10,7 +10,7 @@ import pytest
 from rlock import Client
 
 from ..servers import Fleet, raw
-from .shell import RLOCK, done, environment, inside, one_line
+from .shell import RLOCK, done, environment, inside, refused
 
 
 def test_a_script_has_the_lock_from_acquire_to_release(masters3: Fleet) -> None:
@@ -47,10 +47,8 @@ def test_a_program_adopts_the_lock_of_a_script(masters3: Fleet) -> None:
 
 
 def test_a_longer_time_than_that_of_the_fleet_is_refused_before_it_waits(masters3: Fleet) -> None:
-    refused = inside("acquire", "job", "--ttl", "10m", masters=masters3.urls)
-    assert refused.code == 64
-    assert one_line(refused.err)
-    assert "--ttl=600 s is over max_ttl=10 s" in refused.err
+    found = inside("acquire", "job", "--ttl", "10m", masters=masters3.urls)
+    refused(found, 64, "--ttl=600 s is over max_ttl=10 s")
     for wrong in ("0", "-1m", "nan", "m", "1w"):
         assert inside("acquire", "job", "--ttl", wrong, masters=masters3.urls).code == 64
     with Client(masters3.urls) as client:
@@ -71,14 +69,11 @@ def test_a_release_reaches_a_master_that_answers_late(masters3: Fleet) -> None:
 
 @pytest.mark.parametrize("verb", ["renew", "release"])
 def test_a_text_that_is_no_handle_is_refused(verb: str, masters3: Fleet) -> None:
-    refused = inside(verb, "redis://:hidden@host", masters=masters3.urls)
-    assert refused.code == 64
-    assert "hidden" not in refused.err
-    assert "the text is no handle" in refused.err
+    found = inside(verb, "redis://:hidden@host", masters=masters3.urls)
+    refused(found, 64, "the text is no handle")
+    assert "hidden" not in found.err
     handle = inside("acquire", "job", "--ttl", "5", masters=masters3.urls).out.strip()
-    refused = inside(verb, handle, masters=masters3.urls[:1])
-    assert refused.code == 64
-    assert "was detached on a fleet of 3" in refused.err
+    refused(inside(verb, handle, masters=masters3.urls[:1]), 64, "was detached on a fleet of 3")
     nowhere = [f"redis://127.0.0.1:{port}" for port in (1, 2, 3)]
     assert inside(verb, handle, masters=nowhere).code == 69
 
