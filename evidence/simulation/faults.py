@@ -112,7 +112,7 @@ class Nemesis:
     def behind_lease(self, host: Host, delay: float, action: Callable[[], object]) -> None:
         """Do it when the lease on a master has ended, however often it is prolonged.
 
-        ``delay``: so long behind that, or before it.
+        ``delay``: seconds behind that; negative: before it.
         """
         left_s = host.master.pttl(self.lock) / 1000 if host.left(self.lock) else 0.0
         again = partial(self.behind_lease, host, delay, action)
@@ -342,7 +342,7 @@ def kill_client(nemesis: Nemesis) -> None:
 
 
 def close_client(nemesis: Nemesis) -> None:
-    """Its other threads may not run meanwhile, as one whose signal handler closes it."""
+    """Often no other thread of the client runs until it is closed, as if a signal handler closed it."""
     play = nemesis.play
     client = nemesis.actor or nemesis.client()
     if client in {thread.client for thread in play.threads} and not client.holds.closed:

@@ -46,7 +46,7 @@ def hand_over(play: Play, client: Client, hold: Hold, dice: Random) -> WaitGener
         text = yield from detach_gen(Public(client).lock(hold.name), ttl)
     except (RLockError, KeyboardInterrupt):
         return
-    play.oracles.gives_away(client, hold)
+    play.oracles.gives_away(hold)
     handle = Handle.parse(text, len(play.world.hosts))
     referee.kept[handle.owner] = (hold.name, play.world.events.now + handle.lease_ms / 1000)
     alive = [thread for thread in play.threads if not thread.client.dead]

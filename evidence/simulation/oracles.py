@@ -28,6 +28,8 @@ LOOK_S = 1.5
 SAMPLE_S = 0.05
 #: So long after the last one that nothing holds up, all have noticed what went wrong before.
 QUIET_S = 1.5
+#: Events that change nothing of what `Oracles.state` tells.
+UNCHANGED = {"queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard", "closed"}
 #: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.
 SAFE = ("slow", "deaths", "cuts", "stops", "clocks")
 
@@ -104,17 +106,7 @@ class Oracles:
                     handed = host not in self._votes[token]  # and no reader that was there before
                     if handed and dead.dead and dead.died_at < self.world.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-        if what not in (
-            "queued",
-            "renew",
-            "absent",
-            "suspect",
-            "kept",
-            "decided",
-            "found",
-            "unheard",
-            "closed",
-        ):
+        if what not in UNCHANGED:
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
@@ -166,7 +158,7 @@ class Oracles:
             # Otherwise a client that waits for no reply may not know yet that its undo was lost.
             self._accuse(name, owner, host.name, "a vote of one who has given up")
 
-    def gives_away(self, client: Client, hold: Hold) -> None:
+    def gives_away(self, hold: Hold) -> None:
         """A hold was detached: no master keeps the lock for its place in the queue."""
         owner = token_of(hold.waiter)
 

@@ -187,7 +187,7 @@ def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
     ]
 
 
-#: One that another one overtook.
+#: A waiter that another waiter overtook.
 WAITER = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
 OTHER = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
 
