@@ -303,8 +303,10 @@ class Host(Process):
         if world.history is not None:
             world.note(f"{client.label} {self.name} {command.script.name}", command, reply)
         for message in messages:
+            # The scripts of an older version hand on the lock with the token of the place alone.
+            payload = message.payload.partition(" ")[0] if client.older else message.payload
             for receiver in message.receivers:
-                receiver.hear(message.channel, message.payload)
+                receiver.hear(message.channel, payload)
         self._tell(client, command, reply, messages)
         if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in words[6]:
             world.happens("found", client, self, "")  # by a look: it was handed the lock
