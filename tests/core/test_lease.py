@@ -254,11 +254,12 @@ def lock_options(name: Any = "x", **options: Any) -> LockOptions:
 
 
 DAY = 86_400.0
+MASTERS = {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3"}
 NO_DURATIONS = (0, -1, math.inf, -math.inf, math.nan, True, "10", b"1")
 #: Options that are refused, and the words of the error.
 REFUSED: list[tuple[Callable[[], object], str]] = [
     *(
-        (lambda option=option, value=value: ClientOptions(**{option: value}), option)  # type: ignore[misc]
+        (lambda option=option, value=value: ClientOptions(**{option: value}), option)
         for option in ("ttl", "max_ttl", "request_timeout")
         for value in NO_DURATIONS
     ),
@@ -288,7 +289,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         for bad in ("ten", "-1", "inf", "nan")
     ),
 ]
-MASTERS = {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3"}
 
 
 @pytest.mark.parametrize(("make", "told"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])

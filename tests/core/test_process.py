@@ -12,8 +12,8 @@ import rlock
 from rlock._sync.engine import Engine
 from rlock._sync.runtime import run
 from rlock.errors import RLockError
-from rlock.model import Code, LeaseState, Vote
-from rlock.rules.lease import Confirmation, Lease, LeaseEvent
+from rlock.model import LeaseState
+from rlock.rules.lease import Confirmation, Lease
 from rlock.rules.quorum import Ballot
 from rlock.testing import lose, memory_client
 
@@ -42,19 +42,6 @@ def test_a_thread_that_ends_without_a_release_leaves_no_hold_and_no_engine(optio
     engine = client._engine()
     assert eventually(lambda: not len(engine.holds) and engine not in Engine.holding)
     client.close()
-
-
-def test_a_vote_may_come_while_the_votes_are_counted() -> None:
-    ballot = Ballot(5)
-
-    class Late(Vote):
-        @property
-        def guarded(self) -> bool:
-            ballot.cast(len(ballot.votes), Vote(Code.FOREIGN))
-            return False
-
-    ballot.cast(0, Late(Code.FOREIGN))
-    assert ballot.voters == 1
 
 
 def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
@@ -93,13 +80,3 @@ def test_an_error_of_a_renewal_is_told_and_the_renewal_tried_again(
         assert dog._schedule.next_due() < scheduled
         assert "a refusal of one master" in caplog.text
         dog.stopped = False
-
-
-def test_a_lost_hold_that_interrupts_a_change_with_its_release_is_told_as_lost(client: rlock.Client) -> None:
-    told: list[rlock.LeaseLostError] = []
-    lock, engine = client.lock("x", on_lost=told.append), client._engine()
-    lock.acquire()
-    with engine.holds.mutex:
-        engine.held("x").lease.on(LeaseEvent.DISOWNED)
-        lock.release()
-    assert eventually(lambda: len(told) == 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
+from rlock.procedures.acquire import FOR_EVER, acquire
 from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.port import WaitGenerator
@@ -19,9 +19,9 @@ from rlock.rules import scripts
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import REDISSON
 from rlock.rules.quorum import Ballot
-from rlock.rules.timing import LOCAL_HAND_OFFS, SETTLE_TRIES
+from rlock.rules.timing import LOCAL_HAND_OFFS
 
-from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named, steps_of
+from .world import ABSENT, DOWN, OPTIONS, YES, Call, Send, World, held_by, named
 
 FORGETFUL = ABSENT._replace(guarded=True)
 
@@ -158,16 +158,6 @@ def test_after_some_hand_overs_a_lock_shared_with_redisson_is_given_to_no_waiter
     assert named(call, "next_waiter") == ""
 
 
-def test_a_master_that_handed_the_lock_to_another_process_needs_no_undo() -> None:
-    elsewhere = YES._replace(ttl_ms=0)
-    world = World(5, [HANDED, elsewhere, elsewhere, None, None])
-    world.stragglers = {3: elsewhere, 4: HANDED}
-    waiter(world)
-    assert world.run(release(world, hold())) is Released.DONE
-    _, undo = world.sent(scripts.RELEASE)
-    assert undo.targets == [0, 4]
-
-
 def test_a_late_reply_can_complete_the_quorum_of_a_hand_over() -> None:
     world = World(5, [HANDED, HANDED, YES, None, None])
     world.stragglers = {3: HANDED}
@@ -264,13 +254,3 @@ def test_after_a_second_ctrl_c_the_owners_in_line_see_that_the_first_one_has_lef
     world = Line(3, [YES] * 3)
     contender = interrupted_in_its_first_round(world)
     assert contender.is_withdrawn, "before any undo"
-
-
-def test_an_acquire_that_begins_again_may_settle_split_votes_again() -> None:
-    """Its grant came too late, and the votes were split both times."""
-    split, won = [YES, held_by("b:ff"), held_by("d:fe")], [YES, YES, held_by("d:fe")]
-    world = World(3, *[split] * SETTLE_TRIES, won, split, won)
-    contender = world.contend(AT_ONCE)
-    for _ in steps_of(acquire(world, contender)):
-        world.admits = contender.findings.settling < SETTLE_TRIES
-    assert (world.grant is not None, world.rounds) == (True, [won])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -90,7 +90,6 @@ class World(Port, Masters, Notifications):
         self.stragglers: dict[int, Vote] = {}
         self.last = Ballot(masters)
         self.grant: Grant | None = None
-        self.admits = True
         self.failures: list[QuorumUnreachableError] = []
         self.waiter: Contender | None = None
         self.takes_over = True
@@ -231,7 +230,7 @@ class World(Port, Masters, Notifications):
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         self.grant = grant
-        return self.admits
+        return True
 
     def owns(self, contender: Contender) -> bool:
         return False
@@ -244,15 +243,6 @@ class World(Port, Masters, Notifications):
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         self.failures.append(error)
-
-
-def steps_of(procedure: WaitGenerator[Any]) -> Iterator[Any]:
-    """Each wait of a procedure; it goes on when the next one is asked for."""
-    while True:
-        try:
-            yield procedure.send(None)
-        except StopIteration:
-            return
 
 
 def words(step: Call | Send) -> tuple[Any, ...]:

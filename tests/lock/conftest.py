@@ -182,6 +182,12 @@ def connect(urls: list[str], make_client: MakeClient) -> MakeClient:
 
 
 @pytest.fixture
+def connect3(masters3: Fleet, make_client: MakeClient) -> MakeClient:
+    """The same on three masters, for what the number of masters does not matter to."""
+    return partial(make_client, masters3.urls)
+
+
+@pytest.fixture
 def client(connect: MakeClient) -> rlock.Client:
     return connect()
 

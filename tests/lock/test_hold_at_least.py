@@ -90,9 +90,9 @@ def test_a_wrong_time_is_refused(client: Client) -> None:
 
 @threads_only
 def test_a_release_that_too_few_masters_kept_is_told(
-    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    masters3: Fleet, connect3: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = make_client(masters3.urls, ttl=1.5, request_timeout=0.2)
+    client = connect3(ttl=1.5, request_timeout=0.2)
     lock = acquired(client, hold_at_least=8)
     with masters3[:2].paused():
         lock.release()

@@ -178,30 +178,6 @@ def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
 
 
 @pytest.mark.kinds("memory")
-def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(client: Client) -> None:
-    """SIGTERM, say, whose handler raises SystemExit. The client's end would release the lock too early."""
-    go_on = threading.Event()
-    leader: Any = client.leader("beat", on_stopped=lambda: go_on.wait(10)).__enter__()
-    assert leader.wait(10)
-    join, joins = leader._campaign.join, list[int]()
-
-    def interrupted_join() -> None:
-        joins.append(1)
-        if len(joins) == 1:
-            raise SystemExit
-        join()
-
-    leader._campaign.join = interrupted_join
-    with ThreadPoolExecutor() as threads:
-        exit_ = threads.submit(leader.__exit__)
-        assert eventually(lambda: len(joins) == 2)
-        assert not client.lock("beat").acquire(timeout=0.2)
-        go_on.set()
-        assert isinstance(exit_.exception(10), SystemExit)
-    assert client.lock("beat").acquire(timeout=10)
-
-
-@pytest.mark.kinds("memory")
 def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stopped() -> None:
     masters, told = MemoryMasters(3), list[str]()
 

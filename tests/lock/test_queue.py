@@ -107,9 +107,9 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
 @pytest.mark.real_masters
 @pytest.mark.parametrize("mode", ["fair", "default"])
 def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
-    mode: str, masters3: Fleet, make_client: MakeClient
+    mode: str, masters3: Fleet, connect3: MakeClient
 ) -> None:
-    holder, other = make_client(masters3.urls, ttl=10.0), make_client(masters3.urls, ttl=10.0)
+    holder, other = connect3(ttl=10.0), connect3(ttl=10.0)
     dead = {f"dead:{i}|gone": i for i in range(5_000)}
     lock, got = holder.lock("x"), threading.Event()
 

@@ -38,8 +38,8 @@ def test_threads_and_clients_exclude_each_other(client: Client, other: Client) -
 
 
 @pytest.mark.rule("1.1")
-def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClient) -> None:
-    lock = make_client(masters3.urls).lock("x")
+def test_nested_acquires_cost_no_network(masters3: Fleet, connect3: MakeClient) -> None:
+    lock = connect3().lock("x")
     with lock, masters3.paused():
         for _ in range(1000):
             lock.acquire()
@@ -48,9 +48,9 @@ def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClien
             lock.release()
 
 
-def test_no_number_is_no_timeout(masters1: Fleet, make_client: MakeClient) -> None:
+def test_no_number_is_no_timeout(connect3: MakeClient) -> None:
     with pytest.raises(ValueError):
-        make_client(masters1.urls).lock("x").acquire(timeout=float("nan"))
+        connect3().lock("x").acquire(timeout=float("nan"))
 
 
 def test_what_a_holder_and_what_others_see(connect: MakeClient) -> None:
@@ -85,10 +85,8 @@ def test_status_tells_who_and_since_when(client: Client) -> None:
 
 
 @pytest.mark.rule("2.2")
-def test_every_outermost_acquisition_has_an_owner_of_its_own(
-    masters1: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters1.urls)
+def test_every_outermost_acquisition_has_an_owner_of_its_own(connect3: MakeClient) -> None:
+    client = connect3()
     seen = set()
     for _ in range(5):
         with client.lock("x"):
@@ -142,10 +140,8 @@ def test_after_a_loss_everything_says_so_until_it_is_released(connect: MakeClien
     lock.release()
 
 
-def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
-    masters1: Fleet, make_client: MakeClient
-) -> None:
-    lock = make_client(masters1.urls).lock("x")
+def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(connect3: MakeClient) -> None:
+    lock = connect3().lock("x")
     with pytest.raises(RuntimeError) as nobody:
         lock.release()
     assert type(nobody.value) is rlock.NotHeldError
@@ -231,10 +227,8 @@ def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
     assert 2 <= sent <= 4
 
 
-def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
+def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(connect3: MakeClient) -> None:
+    client = connect3()
     order: list[int] = []
     with client.lock("x"):
         threads = []
@@ -252,8 +246,8 @@ def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
     assert order == list(range(6))
 
 
-def test_threads_share_the_sockets_of_their_client(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls)
+def test_threads_share_the_sockets_of_their_client(masters3: Fleet, connect3: MakeClient) -> None:
+    client = connect3()
     before = int(raw(masters3.urls[0]).info("clients")["connected_clients"])
 
     def work() -> None:
