@@ -27,6 +27,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Settle
 from rlock.rules.tickets import Place
+from rlock.rules.timing import LOOK_LATE_S
 from rlock.testing import MemoryMasters, memory_client
 
 
@@ -147,6 +148,20 @@ def test_a_new_connection_wakes_a_waiter_that_doubted_the_one_before(hearing: He
     found.lose(0)
     found.confirm(0)
     assert hearing.inbox.has_reason()
+
+
+def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
+    second, place = hearing.contend("x")
+    hearing.subscribe(second)
+    places = [hearing.place, place]
+    for each in places:
+        each.drawn = True
+    assert hearing.subscriptions.looks_for(hearing.contender) == places
+    assert hearing.subscriptions.looks_for(second) == []
+    hearing.subscriptions._by_name["x"].looked_at -= LOOK_LATE_S
+    assert hearing.subscriptions.looks_for(second) == places
+    hearing.subscriptions.unsubscribe(hearing.contender, left=True)
+    assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
 
 
 MASTERS = 3

@@ -117,7 +117,7 @@ def test_a_new_connection_to_another_life_is_no_older_than_the_last_answer_of_th
     calls.now = 150.0
     server = calls.servers[0]
     calls.cut(0)
-    server.run_id = "another"
+    server.life = "another"
     server.note = note("another", 86_400.0)
     calls.now = 105.0
     calls.reconnect()
@@ -162,7 +162,10 @@ def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: floa
     assert (calls.connection(0).expected_end is not None) == (age_s > FULL)
     ballot = calls.acquire()
     assert ballot.granted == (age_s > FULL)
-    assert (ballot.votes[0].note is None) == (age_s > FULL), "a vote that was read has its note"
+    vote = ballot.votes[0]
+    assert (vote.note is None) == (age_s > FULL), "a vote that was read has its note"
+    if age_s > FULL:
+        assert (vote.holder, vote.hold_count, vote.ttl_ms, vote.token) == ("me:1", 1, 9_000, EPOCH_US)
     end = calls.connection(0).expected_end
     calls.servers[0].flush()
     assert calls.acquire("me:2").granted == 0

@@ -36,9 +36,8 @@ from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
 from ..core.test_one_connection import Hearing
-from ..core.test_renewal import a_hold
 from ..core.test_restart_guard import told
-from ..core.world import World
+from ..core.world import World, a_hold
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, raw, tell
 from ..telemetry.happenings import Ledger

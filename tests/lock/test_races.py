@@ -43,7 +43,6 @@ def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_tha
     assert lock.acquire(timeout=5)
     assert lock.remaining() > 0
     assert len(rounds) == 2
-    lock.release()
 
 
 def test_a_kept_exception_does_not_keep_a_dead_threads_lock(connect3: MakeClient) -> None:

@@ -129,7 +129,6 @@ def test_a_reader_has_its_own_lease_after_the_writer(connect: MakeClient) -> Non
     writer.release()
     assert reader.remaining() < 1, "masters keep it for no longer"
     assert reader.is_owned()
-    reader.release()
 
 
 def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) -> None:

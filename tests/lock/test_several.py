@@ -173,22 +173,25 @@ def test_a_name_that_the_caller_has_already_nests(connect: MakeClient) -> None:
         client.locks(["a", "b"]).release()
 
 
-def test_the_loss_of_one_name_is_the_loss_of_all(connect: MakeClient) -> None:
+@pytest.mark.parametrize("shared", [[], ["b", "c"]], ids=["exclusive", "shared"])
+def test_the_loss_of_one_name_is_the_loss_of_all(connect: MakeClient, shared: list[str]) -> None:
     client = connect()
+    locks = {name: client.lock(name) for name in "abc"}
+    locks |= {name: client.read_write_lock(name).reader for name in shared}
     lost: list[LeaseLostError] = []
-    several = client.locks(["a", "b", "c"], on_lost=lost.append)
+    several = client.locks(locks.keys() - {*shared}, shared=shared, on_lost=lost.append)
     several.acquire()
     signal = several.lost
     assert not signal.is_set()
     told: list[bool] = []
     with running(lambda: told.append(signal.wait(5.0))):
-        lose(client.lock("b"))
+        lose(locks["b"])
     assert told == [True]
     assert several.remaining() == 0.0
     with pytest.raises(LeaseLostError) as found:
         several.check()
     assert found.value.name == "b"
-    lose(client.lock("c"))
+    lose(locks["c"])
     with pytest.raises(LeaseLostError) as found:
         several.release()
     assert found.value.name == "b"
@@ -232,35 +235,6 @@ def test_in_a_set_of_names_the_owner_of_a_writer_becomes_its_reader(
     with client.locks(["a", "b"]), several:
         assert (client.lock("b").hold_count, client.read_write_lock("a").reader.hold_count) == (2, 1)
     assert other.locks(["a", "b"]).acquire(blocking=False)
-
-
-@readers
-def test_the_loss_of_a_reader_is_the_loss_of_its_set_of_names(client: Client, connect: MakeClient) -> None:
-    several = client.locks(["a"], shared=["b", "c"])
-    several.acquire()
-    signal = several.lost
-    assert not signal.is_set()
-    client.evict("b")
-    assert eventually(signal.is_set)
-    for each in (several.check, several.release):
-        with pytest.raises(LeaseLostError) as found:
-            each()
-        assert found.value.name == "b"
-    assert connect().locks(["a", "b", "c"]).acquire(timeout=5)
-
-
-@readers
-def test_after_the_loss_of_a_reader_its_owner_learns_of_the_loss_before_it_writes(client: Client) -> None:
-    lock = client.read_write_lock("x")
-    lock.reader.acquire()
-    client.evict("x")
-    assert eventually(lock.reader.lost.is_set)
-    for writer in (lock.writer, client.locks(["x", "y"])):
-        with pytest.raises(LeaseLostError, match=r"evicted.*the caller's reader: release it first"):
-            writer.acquire()
-    with pytest.raises(LeaseLostError):
-        lock.reader.release()
-    assert lock.writer.acquire(blocking=False)
 
 
 # -- semaphores
