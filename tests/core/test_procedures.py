@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from rlock.cli.scan.look import statuses
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
-from rlock.procedures.inspect import locked, status
+from rlock.procedures.inspect import locked
 from rlock.rules import scripts
 from rlock.rules.keys import READERS
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -201,10 +200,6 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
         assert len(world.sent(scripts.FENCE)) == 1
 
 
-THEIRS = Vote(Code.YES, "them:1", 1, 500)
-OTHERS = Vote(Code.YES, "others:2", 1, 400)
-
-
 @pytest.mark.rule("3.11")
 @pytest.mark.parametrize("granted", [3, 2, 1], ids=["all", "a quorum", "a minority"])
 def test_a_lease_longer_than_all_before_is_noted_on_a_quorum_before_it_counts(granted: int) -> None:
@@ -235,17 +230,6 @@ def test_a_longer_lease_that_no_quorum_notes_in_time_is_undone_everywhere(why: s
         world.acquire(AT_ONCE)
     (undo, *_) = world.sent(scripts.RELEASE)
     assert undo.targets == [0, 1, 2]
-
-
-def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
-    world = World(3, [THEIRS, THEIRS, DOWN], [ABSENT] * 3, [OTHERS, THEIRS, ABSENT])
-    found = world.run(statuses(world, ["a", "b", "c"], 0.5, 7))
-    assert world.batches == [3]
-    assert [words(call)[3] for call in world.steps] == ["a", "b", "c"]
-    assert {said(call)[0] for call in world.steps} == {"6"}, "the rank of the seventh waiter"
-    alone = World(3, [THEIRS, THEIRS, DOWN])
-    assert found[0] == alone.run(status(alone, "a", 0.5))
-    assert [each.holder for each in found] == ["them:1", None, None]
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:

@@ -12,20 +12,7 @@ from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
-from .world import (
-    ABSENT,
-    DOWN,
-    YES,
-    Call,
-    Collect,
-    Send,
-    Subscribe,
-    Wait,
-    World,
-    held_by,
-    named,
-    said,
-)
+from .world import ABSENT, DOWN, YES, Call, Collect, Send, Subscribe, Wait, World, held_by, named, said
 
 
 @pytest.mark.rule("4.2")

@@ -12,16 +12,7 @@ import rlock
 from rlock import Client
 
 from ..servers import Fleet, raw
-from .conftest import (
-    WAITER,
-    MakeClient,
-    StartChild,
-    acquired,
-    eventually,
-    in_background,
-    in_thread,
-    running,
-)
+from .conftest import WAITER, MakeClient, StartChild, acquired, eventually, in_background, in_thread, running
 
 EVERY_KIND = True
 
