@@ -20,7 +20,8 @@ from rlock.testing import MemoryMasters
 
 from . import cancellations, instants, turns
 from .instants import Instant, Stuck
-from .operations import NAME, OF_TASKS, OF_THREADS, Scene, call, change, drive, left
+from .operations import OF_TASKS, OF_THREADS, change
+from .scene import NAME, Scene, call, drive, left
 
 #: How long an operation may take, and another thread of the client behind it.
 LIMIT_S, SOON_S = 4.0, 1.0

@@ -9,7 +9,8 @@ import rlock
 import rlock.asyncio
 from rlock.testing import MemoryMasters
 
-from .operations import NAME, OF_TASKS, Scene, left
+from .operations import OF_TASKS
+from .scene import NAME, Scene, left
 from .turns import TURN_S, Instant, run
 
 if TYPE_CHECKING:

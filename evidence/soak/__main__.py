@@ -70,7 +70,7 @@ def _options() -> Any:
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--faults", default="all", help=f"all, some, or all,neighbour: {', '.join(FAULTS)}")
+    parser.add_argument("--faults", default="all", help=f"all, or some: {', '.join(FAULTS)}")
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")

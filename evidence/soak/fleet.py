@@ -16,15 +16,12 @@ from typing import Any
 import redis
 
 import rlock
-from evidence.neighbours.faults import LIES
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults.proxy import Proxy
 from tests.servers import left, raw
 
-#: How one master is a bad neighbour.
-NEIGHBOURS = ("trickles", "messages vanish", *LIES)
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
 
@@ -39,15 +36,6 @@ class PlaceProxy(Proxy):
     def delay(self, seconds: float) -> None:
         """Let a request and its reply take so much longer, half of it each way."""
         self.delay_s = seconds
-
-    def misbehave(self, how: str) -> None:
-        """Be one of the `NEIGHBOURS`."""
-        if how == "trickles":
-            self.trickle_s = 1.0
-        elif how == "messages vanish":
-            self.forget_subscribers(later_ones=True)
-        else:
-            self.lie = LIES[how]
 
 
 class Front(BaseManager):

@@ -62,13 +62,19 @@ def cases() -> Iterator[Case]:
             finds, name, where, *left_out = line.split(" | ")
             found = re.fullmatch(r"(?:([*+]) )?(a property|\S+)(?: (\d+))?", finds)
             assert found, line
+            violates = found[2] if found[2] != "safe" else ""
+            checked, lines = invariants, config
+            if violates in config.split():
+                checked, lines = "", re.sub("PROPERTIES .*", f"PROPERTIES {violates}", config)
+            elif violates.isidentifier():
+                checked, lines = violates, re.sub("PROPERTIES .*", "", config)
             yield Case(
                 name.replace("%", "".join(left_out).strip('"')),
                 module,
                 constants(f"{where} Broken={{{left_out[0]}}}" if left_out else where),
-                tuple(invariants.split() or [found[2]]),
-                config,
-                violates=found[2] if found[2] != "safe" else "",
+                tuple(checked.split()),
+                lines,
+                violates,
                 steps=int(found[3] or 0),
                 full=found[1] == "*",
                 quick=found[1] == "+",
