@@ -32,15 +32,12 @@ ENOUGH = 10
 
 @dataclass
 class Row:
-    """One operation on so many masters, alone or beside a second thread."""
-
     name: str
     masters: int
     beside: bool
     work: str = ""  # that a signal handler does; "": it interrupts
     collects: bool = False  # the garbage collector does the work
     instants: int = 0
-    instructions: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)  # by place
 
     @property
@@ -50,9 +47,8 @@ class Row:
     def __str__(self) -> str:
         beside = "not alone" if self.beside else "alone"
         work = self.work + (", gc" if self.collects else "")
-        instructions = f"{self.instructions:>7} instructions" if self.instructions else ""
         return (
-            f"{self.name:<22}N={self.masters}  {beside:<10}{work:<19}{instructions}"
+            f"{self.name:<22}N={self.masters}  {beside:<10}{work:<19}"
             f"{self.instants:>6} instants {self.failed:>5} failures"
         )
 
@@ -268,7 +264,6 @@ def all_instants(
     at = step()
     while True:
         instant, wrong = once(row, at)
-        row.instructions = max(row.instructions, instant.instructions)
         if not instant.reached:
             if wrong:
                 row.failures.setdefault("without a disturbance", []).extend(wrong[:1])

@@ -125,7 +125,6 @@ async def split_votes(scene: Scene) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def hand_over(scene: Scene, *, here: bool) -> AsyncIterator[Call]:
-    """A release while another owner waits."""
     await call(scene.lock.acquire)
     await scene.waiter(scene.client if here else scene.other)
     yield scene.lock.release

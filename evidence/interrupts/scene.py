@@ -87,7 +87,6 @@ class Scene:
         self._started: list[Any] = []
 
     def connected(self) -> Any:
-        """A new client."""
         kind: Any = rlock.asyncio.Client if self.tasks else rlock.Client
         return kind([*self.masters], ttl=8.0)
 
@@ -108,7 +107,6 @@ class Scene:
             await self.sleep(pause_s)
 
     async def set(self, event: Any) -> None:
-        """Wait for an event."""
         await call(event.wait, *(() if self.tasks else (5.0,)))
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -95,7 +95,6 @@ class Side:
         time.sleep(0.001)  # the sides share the processor
 
     def pair(self, since: float) -> float:
-        """The median of a pair, in seconds."""
         return statistics.median([took for began, took in list(self.took) if began >= since] or [math.inf])
 
     def pause(self, since: float, until: float) -> float:
@@ -127,7 +126,6 @@ class Case:
     fair: bool
 
     def run(self, urls: Sequence[str], seconds: float, seed: int, slower: float) -> tuple[Row, list[str]]:
-        """Its row, and why it is red."""
         bad = Neighbour(urls[0], seed)
         seconds += LONGER.get(self.fault, 0.0)
         proxy = None

@@ -41,7 +41,6 @@ FAULTS: dict[str, Callable[[Proxy, threading.Event], object]] = {
 
 
 def measure(fault: str, clients: int, seconds: float) -> list[str]:
-    """The cells of its row."""
     ended, errors, work = threading.Event(), list[BaseException](), FAULTS[fault]
     with ExitStack() as stack:
         servers = [stack.enter_context(Master(next(iter(find_servers())))) for _ in range(3)]
@@ -83,7 +82,6 @@ def measure(fault: str, clients: int, seconds: float) -> list[str]:
 
 
 def report(clients: int, seconds: float) -> None:
-    """Measure each fault, and print the table."""
     replies()  # first: it takes seconds
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
     for fault in FAULTS:

@@ -13,8 +13,6 @@ LONGEST = 70
 
 @dataclass(frozen=True)
 class Row:
-    """One fault; of several runs the worst."""
-
     fault: str
     slower: float
     pause: float

@@ -62,7 +62,6 @@ class Variant:
 
     @property
     def waits(self) -> bool:
-        """Masters wait for the guard after a cut."""
         return self.guard and self.settings != DURABLE
 
     @property
@@ -122,7 +121,6 @@ class CutFleet:
         self._granted, self._over = threading.Event(), threading.Event()
 
     def run(self, cuts: int, enough: threading.Event) -> None:
-        """Make so many cuts, or fewer if that is ``enough``."""
         for thread in self._threads:
             thread.start()
         try:
@@ -260,7 +258,6 @@ def _verdict(
 
 
 def main() -> int:
-    """Entry point; the exit status is 1 when a variant is not as expected."""
     parser = argparse.ArgumentParser(prog="python -m evidence.power_cuts", description=__doc__)
     parser.add_argument("--cuts", type=int, default=40, help="of each variant (default: %(default)s)")
     parser.add_argument("--control-cuts", type=int, default=500, help="at most, of a control")

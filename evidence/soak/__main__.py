@@ -27,7 +27,6 @@ from rlock.testing.local.binaries import find_servers, read_version
 
 
 def main() -> None:
-    """Parse, run, print, exit."""
     # The nemesis asks masters that it has killed; what the workers log is in their own files.
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     options = _options()
@@ -83,7 +82,6 @@ def _options() -> Any:
 
 
 def show(result: Result) -> None:
-    """The table at the end."""
     told = {"server": result.server, **result.figures}
     told["faults"] = f"{sum(result.faults.values())}: " + ", ".join(
         f"{k} {v}" for k, v in result.faults.items()

@@ -74,7 +74,6 @@ class Result:
 
     @property
     def failed(self) -> list[str]:
-        """The checks that did, in the order of the findings."""
         return list(dict.fromkeys(finding.check for finding in self.findings))
 
 

@@ -13,8 +13,6 @@ _CONSTANT = re.compile(r"(\w+)=(\{[^}]*\}|\S+)")
 
 @dataclass(frozen=True)
 class Case:
-    """One search of a module of TLA+."""
-
     name: str
     module: str
     constants: dict[str, str]
@@ -31,7 +29,6 @@ class Case:
     quick: bool
 
     def search(self) -> Result:
-        """Raises ``MissingError``."""
         return check(self.module, self.constants, self.invariants, self.config, shortest=bool(self.steps))
 
     def expects(self, result: Result) -> bool:
@@ -40,7 +37,6 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All cases of cases.txt, in its order."""
     scopes: dict[str, dict[str, str]] = {}
     values: dict[str, str] = {}
     module, invariants, config = "", "", ""
