@@ -85,7 +85,7 @@ def test_a_release_in_favour_of_a_waiter_of_this_process_names_it() -> None:
     assert (contender.local_grant.sent_at, contender.local_grant.hops) == (1000.0, 1)
     assert world.under_way.handing_over == {}
     # Delivered late it favours nobody: the waiter may have gone, and the lock would be nobody's for a ttl.
-    late = Send(call.late, None, 0.0)
+    late = Send(call.late, 0.0)
     assert named(late, "owner") == "me:1"
     assert (named(late, "next_waiter"), named(late, "next_owner")) == ("", "")
 
