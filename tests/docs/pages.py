@@ -115,6 +115,6 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
 
 def told(process: subprocess.Popen[str], code: int = 0) -> str:
     """Its output, when it has ended as it has to."""
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=100)
     assert process.returncode == code, out
     return out
