@@ -9,6 +9,8 @@ from typing import Any
 from rlock._client import calls, hold_table
 from rlock._client.watchdog import Watchdog
 from rlock.procedures import acquire, attempt, inspect
+from rlock.procedures.contender import Contender
+from rlock.procedures.port import Port
 from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
@@ -136,3 +138,20 @@ def called_free(patches: Patches) -> None:
     """While a writer became a reader, a master named the one and a master the other. `locked` counted them as
     two owners without a quorum, and said that nobody had the lock."""
     patches.set(inspect, "writer_identity", lambda owner: owner)
+
+
+@bug("longest lease of readers that left", "4.1")
+def longest_lease(patches: Patches) -> None:
+    """A waiting writer kept the end of the longest lease that it had seen, also when that reader had left and
+    a dead one ended sooner. The lock was free, and it slept."""
+
+    def look(genuine: Any, port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
+        vote, master = yield from genuine(port, contender, *words)
+        ballot = contender.findings.ballot
+        seen_ms = max((seen.ttl_ms for seen in ballot.votes.values() if seen.holder == READERS), default=0)
+        if vote is not None and vote.holder == READERS:
+            rest_ms = seen_ms - (port.context.clock() - ballot.decided_at) * 1000
+            vote = vote._replace(ttl_ms=max(vote.ttl_ms, round(rest_ms)))
+        return vote, master
+
+    patches.wrap(acquire, "_ask_one", look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rlock._client import calls, engine, notifications, subscriptions
 from rlock.procedures import acquire, release
@@ -80,11 +81,15 @@ def delayed_by_the_dead(patches: Patches) -> None:
     """The vote of a dead contender, whose lease had longer to go, put off the look at the lapsed lease of the
     holder. The lock was free, and its waiters slept."""
 
+    ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()
+
     def look(genuine: Any, port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
         vote, master = yield from genuine(port, contender, *words)
         holder, place = contender.findings.holder, contender.place
         if vote is not None and holder and (place is None or vote.holder != place.owner):
-            vote = vote._replace(holder=holder)
+            now_ms = port.context.clock() * 1000
+            ends[contender] = max(ends.get(contender, 0.0), now_ms + vote.ttl_ms)
+            vote = vote._replace(holder=holder, ttl_ms=round(ends[contender] - now_ms))
         return vote, master
 
     patches.wrap(acquire, "_ask_one", look)

@@ -64,6 +64,8 @@ SWARMS = ("storm", "groups", "guard", *BUSY)
 CLOSE = ("deaths", *SWARMS[1:])
 #: The part of the schedules that have readers, and of those in which leases are kept apart.
 READING, READING_APART = 0.15, 0.4
+#: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
+KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"close client", "init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
@@ -263,6 +265,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     also = Random(f"readers {seed}")
     if not traced and also.random() < (READING_APART if setup.habit == "apart" else READING):
         setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
+    elif not traced and setup.mode in KEEPING and also.random() < KEEPING_OFTEN:
+        setup = replace(setup, keeps=0.6)
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5
