@@ -71,7 +71,6 @@ def measure(name: str, group: ReplicatedGroup, kind: str, seconds: float, hold_s
 
 
 def fail(group: ReplicatedGroup, kind: str) -> None:
-    """One failover."""
     old = group.primary
     if kind == "empty":
         old.restart()  # before a Sentinel notices
@@ -86,7 +85,6 @@ def fail(group: ReplicatedGroup, kind: str) -> None:
 
 
 def main() -> None:
-    """Run all, print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

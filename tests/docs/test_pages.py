@@ -8,7 +8,7 @@ The line before each block says what runs it:
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
 ``<!-- tested: tests/FILE.py -->``  that file runs it, and names the page
 ``<!-- not run: REASON -->``        nothing runs it, for one of the REASONS
-``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: tests/repository/test_docs.py
+``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: tests/repository/test_house.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-import redis
 
 import rlock
 from rlock._client.endpoints import _URLS, ONE_SERVER
@@ -39,7 +38,7 @@ from ..cli.shell import done
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..repository.test_house import MODULES, ROOT
-from ..servers import Fleet, raw
+from ..servers import Fleet, answers, raw
 from .pages import DOCS, PAGES, PYTHON, RLOCK, TOP, marked, starter, write_scripts
 
 
@@ -276,13 +275,6 @@ def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, server: 
         bare = url.partition("&")[0]
         with rlock.Client([bare], restart_guard=0) as client, pytest.raises(rlock.QuorumUnreachableError):
             client.lock("x").acquire(timeout=1)  # it has no certificate of its own
-
-
-def answers(url: str) -> bool:
-    try:
-        return bool(raw(url).ping())
-    except redis.RedisError:
-        return False
 
 
 @pytest.mark.parametrize(
