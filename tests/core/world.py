@@ -66,15 +66,17 @@ class Collect(NamedTuple):
     until: float
 
 
+class Subscribe(NamedTuple):
+    contender: Contender
+
+
+class Unsubscribe(NamedTuple):
+    contender: Contender
+
+
 class Wait(NamedTuple):
     contender: Contender
-    until: float = 0.0
-
-
-class Subscribe(Wait): ...
-
-
-class Unsubscribe(Wait): ...
+    until: float
 
 
 class World(Port, Masters, Notifications):
