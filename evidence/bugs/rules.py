@@ -94,6 +94,20 @@ def answers_of_two_instants(patches: Patches) -> None:
     patches.set(inspect, "_ask_twice", once)
 
 
+@bug("free if nobody is named", "3.6")
+def free_if_nobody_is_named(patches: Patches) -> None:
+    """One round called a lock free if no master named a holder. One of its masters had forgotten it before it
+    answered, and another one was healed after its answer."""
+
+    def as_it_was(masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
+        ballots = [(yield from inspect._ask(masters, name, timeout))]
+        if ballots[0].most_named()[1] and not inspect.may_be_held(masters.context, *ballots):
+            ballots.append((yield from inspect._ask(masters, name, timeout)))
+        return ballots[0], inspect.may_be_held(masters.context, *ballots)
+
+    patches.set(inspect, "_ask_twice", as_it_was)
+
+
 @bug("naive healing", "3.7")
 def naive_healing(patches: Patches) -> None:
     """A key that was put back counts at once, however close the end of the lease is."""

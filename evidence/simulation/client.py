@@ -215,10 +215,10 @@ class Client(Process, Engine):
 
     def looking(self, name: str) -> WaitGenerator[bool]:
         """Whether somebody may hold a lock; the referee checks that "no" is true."""
-        held = self.world.referee.held(name)
+        held, began = self.world.referee.held(name), self.events.now
         answer = yield from locked(self.masters, name, self.timeout)
         if not answer:
-            self.world.referee.free(name, held)
+            self.world.referee.free(name, held, self.events.now - began)
         return answer
 
     def curious(self, name: str) -> Program:

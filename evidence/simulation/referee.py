@@ -142,9 +142,13 @@ class Referee:
         valid = self._valid.get(name, [])
         return {hold.owner for who, hold in valid if _valid(who, hold)}
 
-    def free(self, name: str, before: set[str]) -> None:
-        """A client was told that nobody holds it: then nobody did so from before it asked until now."""
-        for owner in before & self.held(name) - self._evicted:
+    def free(self, name: str, before: set[str], took: float) -> None:
+        """A client was told that nobody holds it: then nobody did so from before it asked until now.
+
+        Except with a lease that is shorter than its question.
+        """
+        short = {hold.owner for _, hold in self._valid.get(name, []) if hold.lease.ttl <= took}
+        for owner in before & self.held(name) - self._evicted - short:
             self.accuse(name, owner, "", "called free while it was held")
 
     def finish(self) -> None:

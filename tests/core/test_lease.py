@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import weakref
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -20,10 +19,12 @@ from rlock.errors import LeaseLostError, OptionsError
 from rlock.model import LeaseState
 from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import timing
-from rlock.rules.holds import Hold, OwnerKey, RenewalSchedule, ThreadLiveness
+from rlock.rules.holds import Hold, RenewalSchedule
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions, from_env
 from rlock.rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, renew_period
+
+from .world import a_hold
 
 HELD, SUSPECT, LOST, RELEASED = (LeaseState.HELD, LeaseState.SUSPECT, LeaseState.LOST, LeaseState.RELEASED)
 
@@ -88,18 +89,10 @@ NO_MASTERS: Any = None
 # -- the table of holds, the schedule of their renewals, and when the watchdog is woken
 
 
-LIVENESS = ThreadLiveness()
-KEY = OwnerKey("host/1/main", weakref.ref(LIVENESS))
-
-
-def a_hold(name: str, sent_at: float = 0.0, ttl: float = 9.0, *, renew: bool = True) -> Hold:
-    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl), renew=renew), f"o:{name}", sent_at)
-
-
 def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
     """Without a watchdog nobody takes them out of the schedule."""
     holds = Watchdog(float).table
-    kept = [a_hold(f"kept-{i}", renew=False) for i in range(10)]
+    kept = [a_hold(f"kept-{i}", 0.0, renew=False) for i in range(10)]
     for hold in kept:
         holds.add(hold)
         holds.schedule.end(hold)
@@ -113,7 +106,7 @@ def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
 
 
 def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
-    schedule, hold = RenewalSchedule(), a_hold("x", 100.0)
+    schedule, hold = RenewalSchedule(), a_hold("x", 100.0, 9.0)
     end = hold.lease.valid_until
     schedule.renew(hold, hold.acquired_at, FILL_UP_S)
     assert schedule.next_due() == hold.renewal.due_at
@@ -133,7 +126,7 @@ def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
     random, schedule, due_at = Random(seed), RenewalSchedule(), dict[Hold, float]()
-    table = [a_hold(f"x{i}", ttl=random.choice([0.5, 3.0, 9.0])) for i in range(30)]
+    table = [a_hold(f"x{i}", 0.0, random.choice([0.5, 3.0, 9.0])) for i in range(30)]
     now = 0.0
     for _ in range(2_000):
         hold = random.choice(table)
@@ -185,7 +178,7 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
 
 def test_the_watchdog_sleeps_until_a_renewal_is_due_and_ends_soon_behind_the_last_hold() -> None:
     now = [0.0]
-    dog, short, long = Watchdog(lambda: now[0]), a_hold("short"), a_hold("long")
+    dog, short, long = Watchdog(lambda: now[0]), a_hold("short", 0.0, 9.0), a_hold("long", 0.0, 9.0)
     for hold in (short, long):
         dog.table.add(hold)
         dog.watch(hold)
@@ -218,7 +211,7 @@ def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
 
         def __exit__(self, *_: object) -> None: ...
 
-    dog, hold = Watchdog(lambda: now[0]), a_hold("x")
+    dog, hold = Watchdog(lambda: now[0]), a_hold("x", 0.0, 9.0)
     table: Any = dog.table
     table.add(hold)
     dog._mutex = table.mutex = Mutex()
@@ -254,11 +247,12 @@ def lock_options(name: Any = "x", **options: Any) -> LockOptions:
 
 
 DAY = 86_400.0
+MASTERS = {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3"}
 NO_DURATIONS = (0, -1, math.inf, -math.inf, math.nan, True, "10", b"1")
 #: Options that are refused, and the words of the error.
 REFUSED: list[tuple[Callable[[], object], str]] = [
     *(
-        (lambda option=option, value=value: ClientOptions(**{option: value}), option)  # type: ignore[misc]
+        (lambda option=option, value=value: ClientOptions(**{option: value}), option)
         for option in ("ttl", "max_ttl", "request_timeout")
         for value in NO_DURATIONS
     ),
@@ -288,7 +282,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         for bad in ("ten", "-1", "inf", "nan")
     ),
 ]
-MASTERS = {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3"}
 
 
 @pytest.mark.parametrize(("make", "told"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -11,21 +10,13 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, judge, renew
 from rlock.rules import replies, scripts
-from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
+from rlock.rules.holds import Hold
 from rlock.rules.keys import fence
 from rlock.rules.lease import LeaseEvent, LockVotes
-from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.timing import heals_until
 
-from .world import DOWN, Call, World, named, words
-
-LIVENESS = ThreadLiveness()
-KEY = OwnerKey("a", weakref.ref(LIVENESS))
-
-
-def a_hold(name: str = "x", owner: str = "me:1", sent_at: float = 1000.0, ttl: float = 10.0) -> Hold:
-    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl)), owner, sent_at, token=77)
+from .world import DOWN, Call, World, a_hold, named, words
 
 
 def told(*codes: int, guarded: bool = False, first: str = "me:1") -> Vote:
@@ -169,8 +160,8 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
-    ten = [a_hold(f"l{i}", f"o{i}") for i in range(250)]
-    three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
+    ten = [a_hold(f"l{i}", owner=f"o{i}") for i in range(250)]
+    three = [a_hold(f"s{i}", ttl=3.0, owner=f"p{i}") for i in range(2)]
     round_ = world.run(renew(world, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
     asks = world.sent(scripts.RENEW)

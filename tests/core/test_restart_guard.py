@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 
@@ -279,26 +278,22 @@ def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: 
     assert guard.first_use(101.0) == [], "nor afterwards: it was in use"
 
 
-#: What makes it no first use, although the third master is met with a young note, or meets without one.
-LATE: dict[str, tuple[float, Callable[[Guard], object]]] = {
+#: What makes it no first use: the instant, a later note of the first master, and the note of the third one.
+LATE: dict[str, tuple[float, str | None, str]] = {
     # Otherwise the third master, replaced by an old server meanwhile, would be believed beside a holder.
-    "the notes were read a while ago": (101.1, lambda guard: guard.judge(2, told(YOUNG[2]), 101.1)),
-    "a lease was granted meanwhile": (
-        100.0,
-        lambda guard: (
-            guard.check_note(0, note(0.0, "a1", 10_000), 100.0),
-            guard.judge(2, told(YOUNG[2]), 100.0),
-        ),
-    ),
+    "the notes were read a while ago": (101.1, None, YOUNG[2]),
+    "a lease was granted meanwhile": (100.0, note(0.0, "a1", 10_000), YOUNG[2]),
     # It was refused: what was granted there is not known.
-    "the third one has no note": (100.0, lambda guard: guard.judge(2, told("", run_id="c1"), 100.0)),
+    "the third one has no note": (100.0, None, ""),
 }
 
 
 @pytest.mark.parametrize("why", LATE)
 def test_it_is_no_first_use(why: str) -> None:
-    guard, (now, happens) = fleet(*YOUNG[:2]), LATE[why]
-    happens(guard)
+    guard, (now, later, third) = fleet(*YOUNG[:2]), LATE[why]
+    if later:
+        guard.check_note(0, later, now)
+    guard.judge(2, told(third, run_id="c1"), now)
     assert guard.first_use(now) == []
 
 

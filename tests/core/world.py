@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,7 @@ from rlock.procedures.port import (
 from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
-from rlock.rules.holds import OwnerKey
+from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
@@ -38,7 +39,15 @@ ABSENT = Vote(Code.ABSENT)
 DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
 DENIED = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
 ODD = Vote(Code.NOT_A_LOCK)
+LIVENESS = ThreadLiveness()
+KEY = OwnerKey("a", weakref.ref(LIVENESS))
 OPTIONS = LockOptions("orders:42", ClientOptions().lease(None))
+
+
+def a_hold(
+    name: str = "x", sent_at: float = 1000.0, ttl: float = 10.0, *, owner: str = "me:1", renew: bool = True
+) -> Hold:
+    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl), renew=renew), owner, sent_at, token=77)
 
 
 def held_by(holder: str = "them:1", ttl_ms: int = 9_000, ticket: int = 7) -> Vote:
@@ -74,7 +83,7 @@ class World(Port, Masters, Notifications):
     Procedures run on it as on a driver. Each wait is yielded, so a test can stop there and interrupt.
     """
 
-    def __init__(self, masters: int = 3, *rounds: Sequence[Vote | None]) -> None:
+    def __init__(self, masters: int = 3, *rounds: Sequence[Vote | None], **settings: Any) -> None:
         self.now = 1000.0
         self.size = masters
         self.rounds = list(rounds)
@@ -90,7 +99,6 @@ class World(Port, Masters, Notifications):
         self.stragglers: dict[int, Vote] = {}
         self.last = Ballot(masters)
         self.grant: Grant | None = None
-        self.admits = True
         self.failures: list[QuorumUnreachableError] = []
         self.waiter: Contender | None = None
         self.takes_over = True
@@ -103,6 +111,8 @@ class World(Port, Masters, Notifications):
         guard.noted = 10.0
         self.context = ClientContext(names, lambda: self.now, Random(1), guard, "client_id")
         self.contender = self.contend(math.inf)
+        assert all(hasattr(self, name) for name in settings)
+        vars(self).update(settings)
 
     def _sleep(self, step: Wait) -> Wake:
         self.now = max(self.now, step.until)
@@ -231,7 +241,7 @@ class World(Port, Masters, Notifications):
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         self.grant = grant
-        return self.admits
+        return True
 
     def owns(self, contender: Contender) -> bool:
         return False
@@ -244,15 +254,6 @@ class World(Port, Masters, Notifications):
 
     def report_failure(self, error: QuorumUnreachableError, failures: int) -> None:
         self.failures.append(error)
-
-
-def steps_of(procedure: WaitGenerator[Any]) -> Iterator[Any]:
-    """Each wait of a procedure; it goes on when the next one is asked for."""
-    while True:
-        try:
-            yield procedure.send(None)
-        except StopIteration:
-            return
 
 
 def words(step: Call | Send) -> tuple[Any, ...]:
