@@ -66,7 +66,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def judged(found: Sequence[Verdict], quick: bool, broken: bool) -> tuple[int, str]:
-    """The exit status, and its reason."""
     counts = Counter(verdicts.outcome(each) for each in found if each.counted or not quick)
     kept, missed, undecided = (counts[one] for one in (Outcome.KEPT, Outcome.MISSED, Outcome.UNDECIDED))
     why = f"{kept} demands are kept, {missed} missed, {undecided} undecided"
@@ -87,7 +86,6 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
-    """The options, checked before anything is started."""
     parser = Parser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,11 +1,11 @@
-"""Overlapping holds of other locks during failovers of one group, by the harness that tests rlock.
+"""Overlapping holds of locks during failovers of one group: safety, not speed.
 
     python -m bench.failover [--minutes 1] [--kinds command,stop,...] [--locks pottery,redisson-rlock,...]
 
-One primary, one replica, three Sentinels, a ttl of 2 s. Six threads want one lock and hold it for a moment.
-Each has a client of its own through the Sentinels; of pottery and Redisson two threads share a process
-and a client. A hold counts from the return of acquire until the call of release, or until 2 s after the
-call of acquire: its lease may end then. Holds that begin during another one are counted.
+One primary, one replica, three Sentinels, a ttl of 2 s. Three processes with two threads each want one lock
+through the Sentinels and hold it for a moment. A hold counts from the return of acquire until the call of
+release, or until 2 s after the call of acquire: its lease may end then. A hold overlaps if it begins during
+another one.
 """
 
 from __future__ import annotations
@@ -13,123 +13,64 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 
 import redis
-import redis.sentinel
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-import rlock
 from bench.harness.contestants import BY_KEY
-from bench.harness.sections import Section, overlaps, sections_of
+from bench.harness.sections import overlaps, sections_of
 from bench.harness.turns import Runners, replies
 from rlock.testing.local.embedded import EmbeddedError, find_server
-from tests.groups.group import SERVICE, ReplicatedGroup
-from tests.servers import PASSWORD
+from tests.groups.group import ReplicatedGroup
 
-TTL, THREADS, PROCESSES = 2.0, 6, 3
+TTL_S, THREADS, PROCESSES = 2.0, 2, 3
 #: Seconds from one failover to the next.
-PAUSE = 5.0
+PAUSE_S = 5.0
 #: Processes go on so long for the last failover.
-LATER = 15.0
-
-#: Acquire and release of one thread.
-Pair = tuple[Callable[[], bool], Callable[[], object]]
-#: The number of failovers, and the holds.
-Result = tuple[int, list[Section]]
-
-
-def redis_py(group: ReplicatedGroup, wait: bool) -> Pair:
-    """redis-py's Lock; with ``wait`` a WAIT for the replica, without which the hold is given up."""
-    options = {"socket_timeout": 0.5, "retry": Retry(NoBackoff(), 0)}
-    hosts = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
-    client = redis.sentinel.Sentinel(
-        hosts, sentinel_kwargs={**options, "password": PASSWORD}, password=PASSWORD, **options
-    ).master_for(SERVICE)
-    lock = client.lock("other", timeout=TTL, blocking_timeout=0.2, sleep=0.01, thread_local=False)
-
-    def acquire() -> bool:
-        if not lock.acquire():
-            return False
-        if wait and client.wait(1, 200) < 1:
-            with suppress(redis.RedisError, redis.exceptions.LockError):
-                lock.release()
-            return False
-        return True
-
-    return acquire, lock.release
+LATER_S = 15.0
+#: They look for the lock every few milliseconds, where they poll.
+REDIS_PY, OURS = BY_KEY["redis-py-tuned"], BY_KEY["rlock"]
+IN_GROUP = replace(OURS, adapter="adapters.rlock_blocking:InGroup")
+#: By name: the contestant, and of rlock the setting `replicas`.
+LOCKS = {
+    "redis-py": (REDIS_PY, None),
+    "redis-py-then-wait": (replace(REDIS_PY, adapter="adapters.redis_py:RedisPyThenWait"), None),
+    "pottery": (BY_KEY["pottery"], None),
+    "redisson-rlock": (BY_KEY["redisson-rlock"], None),
+    "rlock-replicas-0": (IN_GROUP, 0),
+    "rlock-replicas-1": (IN_GROUP, 1),
+}
 
 
-def ours(group: ReplicatedGroup, wait: bool) -> Pair:
-    """rlock, with the acknowledgement of the replica or without."""
-    client = rlock.Client(group.url_with(1 if wait else 0), ttl=TTL, max_ttl=TTL)
-    lock = client.lock("ours", renew=False)
-    return partial(lock.acquire, timeout=0.2), lock.release
-
-
-def of_threads(make: Callable[[], Pair], disturb: Callable[[], int], hold_s: float) -> Result:
-    """The holds of threads of this process."""
-    over, holds = threading.Event(), list[Section]()
-
-    def work(number: int) -> None:
-        acquire, release = make()
-        while not over.is_set():
-            with suppress(redis.RedisError, redis.exceptions.LockError, rlock.RLockError):
-                asked = time.monotonic_ns()
-                if acquire():
-                    entered = time.monotonic_ns()
-                    time.sleep(hold_s)
-                    holds.append(Section(0, number, asked, entered, time.monotonic_ns()))
-                    release()
-            time.sleep(0.005)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    failovers = disturb()
-    over.set()
-    for thread in threads:
-        thread.join()
-    return failovers, holds
-
-
-def of_processes(
-    key: str, group: ReplicatedGroup, disturb: Callable[[], int], seconds: float, hold_s: float
-) -> Result:
-    """The holds of a contestant's workers, as long as the failovers go on."""
-    url = group.url_with(1).partition("?")[0]
-    with Runners([(BY_KEY[key], [url])] * PROCESSES, round(TTL * 1000)) as processes:
-        load = {"lock": "other", "threads": THREADS // PROCESSES, "hold_us": round(hold_s * 1e6)}
-        now = time.monotonic_ns()
-        load |= {"wait_ms": 200, "start_ns": now, "stop_ns": now + round((seconds + LATER) * 1e9)}
+def measure(name: str, group: ReplicatedGroup, kind: str, seconds: float, hold_s: float) -> tuple[int, ...]:
+    """How many failovers there were, how many holds, and how many of these overlap."""
+    contestant, replicas = LOCKS[name]
+    url = group.url_with(replicas or 0)
+    url = url if replicas is not None else url.partition("?")[0]
+    with Runners([(contestant, [url])] * PROCESSES, round(TTL_S * 1000)) as processes:
+        load = {"lock": name, "threads": THREADS, "hold_us": round(hold_s * 1e6), "wait_ms": 200}
+        load["stop_ns"] = time.monotonic_ns() + round((seconds + LATER_S) * 1e9)
         for runner in processes.runners:
             runner.send("loop", **load)
-        failovers = disturb()
+        failovers, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(1.0)
+            with suppress(AssertionError, redis.RedisError, EmbeddedError):
+                fail(group, kind)
+                failovers += 1
+                time.sleep(PAUSE_S)
+                group.mend()
         over = time.monotonic_ns()
-        holds, _ = sections_of(replies(processes.runners, 4 * LATER))
-    return failovers, [hold for hold in holds if hold.entered < over]
-
-
-def disturb_group(group: ReplicatedGroup, kind: str, seconds: float) -> int:
-    """Failovers, one after another; their number."""
-    failovers, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(1.0)
-        with suppress(AssertionError, redis.RedisError, EmbeddedError):
-            fail(group, kind)
-            failovers += 1
-            time.sleep(PAUSE)
-            group.mend()
-    return failovers
+        sections, _ = sections_of(replies(processes.runners, 4 * LATER_S))
+    ends = [min(each.left, each.asked + round(TTL_S * 1e9)) for each in sections]
+    holds = [each._replace(left=left) for each, left in zip(sections, ends, strict=True)]
+    valid = [hold for hold in holds if hold.entered < min(hold.left, over)]
+    return failovers, len(valid), overlaps(valid)
 
 
 def fail(group: ReplicatedGroup, kind: str) -> None:
-    """One failover."""
     old = group.primary
     if kind == "empty":
         old.restart()  # before a Sentinel notices
@@ -144,36 +85,20 @@ def fail(group: ReplicatedGroup, kind: str) -> None:
 
 
 def main() -> None:
-    """Run all, print a table."""
-    locks: dict[str, tuple[Callable[[ReplicatedGroup, bool], Pair], bool] | None] = {
-        "redis-py": (redis_py, False),
-        "redis-py-then-wait": (redis_py, True),
-        "pottery": None,
-        "redisson-rlock": None,
-        "rlock-replicas-0": (ours, False),
-        "rlock-replicas-1": (ours, True),
-    }
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="for each lock and kind")
     parser.add_argument("--kinds", default="command,stop,partition,empty")
-    parser.add_argument("--locks", default=",".join(locks))
+    parser.add_argument("--locks", default=",".join(LOCKS))
     parser.add_argument("--hold", type=float, default=0.15, help="seconds of each hold")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    seconds = options.minutes * 60
     print(f"{'lock':<28}{'kind':<12}{'failovers':>10}{'holds':>8}{'overlaps':>10}")
-    for kind, key in itertools.product(options.kinds.split(","), options.locks.split(",")):
+    for kind, name in itertools.product(options.kinds.split(","), options.locks.split(",")):
         with ReplicatedGroup(find_server(), 1, 3) as group:
-            disturb = partial(disturb_group, group, kind, seconds)
-            if (pair := locks[key]) is None:
-                failovers, holds = of_processes(key, group, disturb, seconds, options.hold)
-            else:
-                failovers, holds = of_threads(partial(pair[0], group, pair[1]), disturb, options.hold)
-        cut = [hold._replace(left=min(hold.left, hold.asked + round(TTL * 1e9))) for hold in holds]
-        valid = [hold for hold in cut if hold.entered < hold.left]
-        print(f"{key:<28}{kind:<12}{failovers:>10}{len(valid):>8}{overlaps(valid):>10}", flush=True)
+            failovers, holds, both = measure(name, group, kind, options.minutes * 60, options.hold)
+        print(f"{name:<28}{kind:<12}{failovers:>10}{holds:>8}{both:>10}", flush=True)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,6 @@ def commit() -> str:
 
 
 def run(part: Part) -> dict[str, Any]:
-    """Run one part; its record."""
     print(f"{part.name}: python -m {part.command}", flush=True)
     output, at, began = FOLDER / f"{part.name}.txt", commit(), time.monotonic()
     (FOLDER / f"{part.name}.json").unlink(missing_ok=True)

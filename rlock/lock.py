@@ -136,10 +136,10 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             raise
 
     def locked(self) -> bool:
-        """Whether anybody holds the lock, asked of the masters: one round to all of them, or two.
+        """Whether anybody holds the lock, asked of all masters: one round, or two if it seems to be free.
 
-        False is certain for one moment of the call. With True the lock may still be free: masters that
-        do not answer, or that restarted or were flushed a short time ago, may keep a holder's missing votes.
+        False is certain for one moment of the call, if no ttl in use is shorter than the call. With True the
+        lock may still be free: masters that do not answer, restarted or were flushed may have votes.
 
         :raises QuorumUnreachableError: fewer than a quorum answered (a group without all of its replicas can
             only name a holder); or no master names a holder, and too many restarted or were flushed less than

@@ -10,11 +10,12 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import UserList
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, cast, overload
+from typing import Any, Protocol, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -118,23 +119,20 @@ def left(url: str) -> list[str]:
     return [key for key in keys if key != NOTE and not key.endswith(":fence")]
 
 
-class Fleet:
+class Fleet(UserList[AnyMaster]):
     """Some masters in a row; ``fleet(3)`` is the first three of them."""
-
-    def __init__(self, masters: Sequence[AnyMaster]) -> None:
-        self.masters = tuple(masters)
 
     @property
     def urls(self) -> list[str]:
-        return [master.url for master in self.masters]
+        return [master.url for master in self]
 
     @property
     def labels(self) -> list[str]:
         return [name_of(url) for url in self.urls]
 
     def __call__(self, count: int) -> Fleet:
-        assert 1 <= count <= len(self.masters), f"this fleet has {len(self.masters)} masters, not {count}"
-        return Fleet(self.masters[:count])
+        assert 1 <= count <= len(self), f"this fleet has {len(self)} masters, not {count}"
+        return self[:count]
 
     def pause(self) -> None:
         for master in self:
@@ -151,19 +149,6 @@ class Fleet:
             yield
         finally:
             self.resume()
-
-    def __len__(self) -> int:
-        return len(self.masters)
-
-    def __iter__(self) -> Iterator[AnyMaster]:
-        return iter(self.masters)
-
-    @overload
-    def __getitem__(self, index: int) -> AnyMaster: ...
-    @overload
-    def __getitem__(self, index: slice) -> Fleet: ...
-    def __getitem__(self, index: int | slice) -> AnyMaster | Fleet:
-        return Fleet(self.masters[index]) if isinstance(index, slice) else self.masters[index]
 
 
 class Janitor:

@@ -46,7 +46,6 @@ class Contestant:
         return Worker([*command, self.adapter])
 
     def opening(self, masters: Sequence[str], ttl_ms: int) -> dict[str, Any]:
-        """The fields of its `open` request."""
         poll_ms = TUNED_POLL_MS if self.tuned else None
         return {"masters": list(masters), "ttl_ms": ttl_ms, "poll_ms": poll_ms}
 
@@ -118,7 +117,6 @@ def title(key: str) -> str:
 
 
 def family(key: str) -> str:
-    """rlock, peer or floor."""
     first = key.split("-")[0]
     return first if first in ("rlock", "floor") else "peer"
 
@@ -129,7 +127,6 @@ def tuned(key: str) -> bool:
 
 
 def order(key: str) -> int:
-    """Its place in the tables."""
     return [*BY_KEY].index(key) if key in BY_KEY else len(BY_KEY)
 
 
@@ -146,7 +143,6 @@ def select(only: Collection[str] | None = None) -> list[Contestant]:
 
 
 def taking_part(scenario: str, contestants: Sequence[Contestant]) -> list[Contestant]:
-    """The contestants of a scenario."""
     return [one for one in contestants if one.scenarios is None or scenario in one.scenarios]
 
 

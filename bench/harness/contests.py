@@ -64,8 +64,6 @@ def turn_of(
 
 @dataclass(frozen=True)
 class Setup:
-    """The masters, and the processes and threads that lock."""
-
     masters: int
     processes: int
     threads: int
@@ -77,7 +75,6 @@ class Setup:
 
     @property
     def case(self) -> dict[str, Any]:
-        """The setting of a case."""
         return {"masters": self.masters, "processes": self.processes, "threads": self.threads}
 
 
@@ -144,7 +141,6 @@ class Contests:
         return rows
 
     def dismiss(self, keys: Collection[str]) -> None:
-        """End these."""
         for key in keys:
             for runner in self.groups.pop(key, ()):
                 runner.close()

@@ -42,7 +42,6 @@ def move(pid: int, cores: Iterable[int]) -> None:
 
 
 def described() -> str:
-    """The placing in words."""
     both = halves()
     if both is None:
         return "as the kernel does it"

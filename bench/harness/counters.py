@@ -32,15 +32,12 @@ class Counts(NamedTuple):
 
 
 class Counters:
-    """Connections to masters, to read their counters."""
-
     def __init__(self, urls: Sequence[str]) -> None:
         self._masters = [redis.Redis.from_url(url) for url in urls]
         self._before = Counts(0, 0)
         self.start()  # connects, so that no handshake is counted
 
     def start(self) -> None:
-        """Count from now on."""
         self._before = self._now()
 
     def stop(self) -> Counts:
@@ -65,7 +62,6 @@ class Counters:
         return sum(int(master.info(section).get(name, 0)) for master in self._masters)
 
     def keys(self) -> int:
-        """How many keys all masters have."""
         spaces = [space for master in self._masters for space in master.info("keyspace").values()]
         return sum(int(space["keys"]) for space in spaces)
 

@@ -24,7 +24,5 @@ def server() -> ServerBinary:
 
 
 class Masters(embedded.Masters):
-    """So many masters, ended with the block."""
-
     def __init__(self, count: int) -> None:
         super().__init__(count, server())

@@ -50,8 +50,6 @@ class Row:
 
 @dataclass
 class Case:
-    """One setting, and the row of each contestant in it."""
-
     case: dict[str, Any]
     rows: dict[str, Row] = field(default_factory=dict)
 
@@ -86,8 +84,6 @@ class Scenario:
 
 @dataclass
 class Results:
-    """One run."""
-
     machine: dict[str, Any]
     versions: dict[str, str]
     began: str
@@ -108,7 +104,6 @@ class Results:
         return f"{_lines(_stored(asdict(self)))}\n"
 
     def write(self, path: Path) -> None:
-        """Write the document, and make the folder for it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.to_json(), encoding="utf-8")
 

@@ -116,7 +116,6 @@ SUMS = ("overlaps", "errors")
 
 
 def row_of(turns: Sequence[Turn]) -> Row:
-    """The row of a contestant after all its turns."""
     rounds = [round_of(turn) for turn in turns]
     names = dict.fromkeys(name for one in rounds for name in one)
     values = {name: [one[name] for one in rounds if name in one] for name in names}

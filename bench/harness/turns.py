@@ -31,8 +31,6 @@ UNCOUNTED = 2
 
 
 class Clock:
-    """The rest of a budget of time."""
-
     def __init__(self, budget_s: float) -> None:
         self._end = time.monotonic() + budget_s
 
@@ -40,7 +38,6 @@ class Clock:
         return max(0.0, self._end - time.monotonic())
 
     def part(self, share: float) -> Clock:
-        """A clock for a share of what is left now."""
         return Clock(self.left() * share)
 
 
@@ -87,7 +84,6 @@ class Runner:
             self.pids = family(self.worker.pid)
 
     def fail(self, error: BaseException) -> None:
-        """It takes no more turns, for this reason."""
         self.error = reason(error)
         self.close()
 
@@ -128,7 +124,6 @@ class Runner:
         self.longest_s = max(self.longest_s, time.monotonic() - began)
 
     def take(self, reply: dict[str, Any] | None, uncounted: int = 0) -> None:
-        """Note the reply of a turn."""
         if reply is None:
             return
         if reply["errors"]:

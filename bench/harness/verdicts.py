@@ -26,8 +26,6 @@ class Verdict:
 
 
 class Outcome(Enum):
-    """What a run says about a demand."""
-
     KEPT = "kept"
     MISSED = "MISSED"
     UNDECIDED = "undecided"
@@ -61,7 +59,6 @@ def reason(verdict: Verdict) -> str:
 
 
 def line(verdict: Verdict) -> str:
-    """One verdict, for a terminal."""
     value = "" if verdict.value is None else f"{verdict.value:.3g} {verdict.unit}".strip()
     if verdict.low is not None and verdict.high is not None:
         value += f" ({verdict.low:.3g} to {verdict.high:.3g})"

@@ -87,7 +87,6 @@ class Worker:
         return self.answer(timeout)
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else "it said nothing"

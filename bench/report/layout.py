@@ -35,7 +35,6 @@ class Column:
     ratio: bool = False
 
     def of(self, row: Row) -> float | None:
-        """The value in a row, if it is there."""
         return (row.ratios if self.ratio else row.figures).get(self.figure)
 
     def cell(self, row: Row) -> str:
@@ -86,7 +85,6 @@ SETTINGS: Mapping[str, str] = {
 
 
 def said(case: Mapping[str, object]) -> str:
-    """A case in words."""
     words = []
     for key, value in case.items():
         text = f"{value:,}" if isinstance(value, int) else f"{value}"

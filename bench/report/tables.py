@@ -14,8 +14,6 @@ FAMILIES = ("rlock", "peer", "floor")
 
 @dataclass
 class Table:
-    """A heading, rows, and the notes under them."""
-
     heading: list[str]
     rows: list[list[str]] = field(default_factory=list)
     caption: str = ""
@@ -33,7 +31,6 @@ class Table:
 
 
 def render(results: Results) -> str:
-    """All scenarios."""
     kind = "a quick run: its figures mean nothing" if results.quick else "a run"
     lines = [f"{kind}, {results.began}, {number(results.took_s)} s"]
     for scenario in results.scenarios:
@@ -43,7 +40,6 @@ def render(results: Results) -> str:
 
 
 def tables(scenario: Scenario) -> list[Table]:
-    """The tables of one scenario."""
     layout = LAYOUTS[scenario.name]
     cases = list(scenario.cases)
     if layout.across:

@@ -74,7 +74,6 @@ class Held:
         self.figures["locks"] = held
 
     def open(self) -> None:
-        """The window begins."""
         self._keys = self._counters.keys()
         self._opened = time.monotonic_ns()
         self._cpu = [(self._opened, cpu_ns(self._runner.pids))]
@@ -85,7 +84,6 @@ class Held:
         self._cpu.append((time.monotonic_ns(), cpu_ns(self._runner.pids)))
 
     def close(self) -> None:
-        """The window ends."""
         counts = self._counters.stop()
         seconds = (time.monotonic_ns() - self._opened) / 1e9
         process = size(self._runner.pids)
@@ -101,7 +99,6 @@ class Held:
         }
 
     def drop(self) -> None:
-        """Release them all."""
         for prefix, count in self._prefixes:
             self._runner.must("drop", HOLD_S, prefix=prefix, count=count)
 

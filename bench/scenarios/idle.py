@@ -64,7 +64,6 @@ class Waiting:
         return cpu_ns(self._waiter.pids)
 
     def open(self) -> None:
-        """The window begins."""
         self._opened, self._cpu = time.monotonic_ns(), self._cpu_ns()
 
     def close(self, requests_per_s: Sequence[float]) -> None:

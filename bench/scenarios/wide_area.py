@@ -56,7 +56,6 @@ def run(contestants: Sequence[Contestant], budget_s: float, quick: bool) -> Iter
 def case(
     pairs: Sequence[Pair], delay: Delay, rtt_ms: Sequence[float], rng: random.Random, clock: Clock
 ) -> Case:
-    """All contestants at this distance."""
     trips = sorted(round_trip_us(url, 10 if max(rtt_ms) < 20 else 3) for url in delay.urls)
     unit_us = trips[len(trips) // 2]
     holders = Runners([])

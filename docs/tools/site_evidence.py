@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,55 +12,9 @@ RESULTS = Path(__file__).resolve().parents[1] / "evidence" / "results.json"
 Record = dict[str, Any]
 
 
-def table(name: str) -> str:
-    """``evidence``: all parts; else the rows of a part."""
+def table() -> str:
+    """All parts, as they were last published."""
     records: dict[str, Record] = json.loads(RESULTS.read_text(encoding="utf-8"))
-    if name == "evidence":
-        return _all(records)
-    record = records.get(f"{name}-long", records[name])
-    return _source(record) + _lines(*_as_table(record["rows"]))
-
-
-def _source(*records: Record) -> str:
-    told = (
-        f"`{each['command']}`, {each['date']}, commit `{each['commit']}`, {each['machine']}, {_took(each)}"
-        for each in records
-    )
-    return f"\n{'; '.join(told)}:\n\n"
-
-
-def _took(record: Record) -> str:
-    seconds = record["seconds"]
-    return f"{seconds} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _lines(*rows: str) -> str:
-    return "".join(f"{row}\n" for row in rows)
-
-
-def _as_table(rows: list[str]) -> list[str]:
-    """Lines of a table as they are; of others ("always: 30 cuts, 40 holds: green") a column a figure."""
-    if rows[0].startswith("|"):
-        return rows
-    figures = [re.findall(r"(\d+) ([a-z ]*[a-z])", row) for row in rows]
-    (names,) = {tuple(name for _, name in each) for each in figures}
-    cells = (
-        (row.partition(": ")[0], *(number for number, _ in each), row.rpartition(": ")[2])
-        for row, each in zip(rows, figures, strict=True)
-    )
-    head = [_row("run", *names, "result"), f"|---|{'--:|' * len(names)}---|"]
-    return head + [_row(*each) for each in cells]
-
-
-def _cells(row: str) -> list[str]:
-    return [cell.strip() for cell in row.strip("|").split("|")]
-
-
-def _all(records: dict[str, Record]) -> str:
     rows = ["| part | what it does | result | command | measured |", "|---|---|---|---|---|"]
     for part in runner.PARTS:
         if (each := records.get(part.name)) is None:
@@ -69,7 +22,16 @@ def _all(records: dict[str, Record]) -> str:
         told = each["result"] or _counted([_cells(row) for row in each["rows"]])
         measured = f"{each['date']}, `{each['commit']}`, {_took(each)}"
         rows.append(f"| {part.title} | {part.scope} | {'; '.join(told)} | `{each['command']}` | {measured} |")
-    return _lines(*rows)
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _took(record: Record) -> str:
+    seconds = record["seconds"]
+    return f"{seconds} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 def _counted(rows: list[list[str]]) -> list[str]:

@@ -66,16 +66,13 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "checks": site_cli.checks,
     "metrics": site_metrics.metrics,
     "records": site_metrics.records,
+    "evidence": site_evidence.table,
 }
 
 
 def filled(text: str) -> str:
     """A page with its tables as the code computes them."""
-    return _TABLE.sub(lambda match: match[1] + _computed(match[2]) + match[4], text)
-
-
-def _computed(name: str) -> str:
-    return TABLES[name]() if name in TABLES else site_evidence.table(name)
+    return _TABLE.sub(lambda match: match[1] + TABLES[match[2]]() + match[4], text)
 
 
 def write_tables() -> None:

@@ -18,9 +18,10 @@ from typing import Any
 import rlock
 from rlock.testing import MemoryMasters
 
-from . import cancellations, instants, tasks, turns
+from . import cancellations, instants, turns
 from .instants import Instant, Stuck
-from .operations import NAME, OPERATIONS, Scene, change, disagree, left
+from .operations import OF_TASKS, OF_THREADS, change
+from .scene import NAME, Scene, call, drive, left
 
 #: How long an operation may take, and another thread of the client behind it.
 LIMIT_S, SOON_S = 4.0, 1.0
@@ -31,15 +32,12 @@ ENOUGH = 10
 
 @dataclass
 class Row:
-    """One operation on so many masters, alone or beside a second thread."""
-
     name: str
     masters: int
     beside: bool
     work: str = ""  # that a signal handler does; "": it interrupts
     collects: bool = False  # the garbage collector does the work
     instants: int = 0
-    instructions: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)  # by place
 
     @property
@@ -49,9 +47,8 @@ class Row:
     def __str__(self) -> str:
         beside = "not alone" if self.beside else "alone"
         work = self.work + (", gc" if self.collects else "")
-        instructions = f"{self.instructions:>7} instructions" if self.instructions else ""
         return (
-            f"{self.name:<22}N={self.masters}  {beside:<10}{work:<19}{instructions}"
+            f"{self.name:<22}N={self.masters}  {beside:<10}{work:<19}"
             f"{self.instants:>6} instants {self.failed:>5} failures"
         )
 
@@ -63,31 +60,6 @@ def mutexes(client: rlock.Client) -> dict[str, Any]:
         found |= {"engine": engine.holds.mutex, "calls": engine.masters._mutex}
         found |= {"subscriptions": engine.notifications._mutex, "queue": engine._local_queue._mutex}
     return found
-
-
-class Busy:
-    """A second thread that acquires and releases another lock all the time."""
-
-    def __init__(self, client: rlock.Client) -> None:
-        self._ends, self._failure = threading.Event(), ""
-        self._lock = client.lock("busy")
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            while not self._ends.is_set():
-                with self._lock:
-                    pass
-        except rlock.RLockError as error:
-            self._failure = repr(error)
-
-    def end(self, *, closes: bool) -> list[str]:
-        self._ends.set()
-        self._thread.join(2.0)
-        if self._thread.is_alive():
-            return ["the second thread stands still"]
-        return [f"the second thread: {self._failure}"] if self._failure and not closes else []
 
 
 @contextmanager
@@ -108,18 +80,19 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     masters, wrong = MemoryMasters(row.masters), []
     for master in masters:
         _shield(master, instant)
-    scene = Scene([*masters])
+    scene, ends = Scene(masters, tasks=False, beside=row.beside), threading.Event()
     for client in (scene.client, scene.other):
         with client.lock("warm"):
             pass
-    busy = Busy(scene.client) if row.beside else None
-    steps = OPERATIONS[row.name](scene)
-    operation = next(steps)
+    if row.beside:
+        scene.start(partial(scene.busy, ends), "second thread")
+    prepared = OF_THREADS[row.name](scene)
+    operation = drive(prepared.__aenter__())
     before, result, failure = scene.lock.hold_count, None, None
     allowed = (rlock.RLockError, RuntimeError if "Condition" in row.name else rlock.RLockError)
     try:
         with without_switches(row.beside), disturb(scene):
-            result = operation()
+            result = drive(call(operation))
     except Stuck as stuck:
         wrong.append(f"the operation stands still in {stuck}")
     except Exception as error:
@@ -133,17 +106,17 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
             if counts and not scene.client._closed and not wrong:
                 count = before + scene.changed + change(row.name, result, failure)
                 # A name that is released while the set is acquired is acquired again.
-                count = max(count, 0) if row.name == "several names" else count
-                wrong += _counts(scene, masters, count)
-            with suppress(rlock.RLockError if row.work in SAME or "closes" in row.work else StopIteration):
-                next(steps, None)
+                wrong += scene.disagrees(max(count, 0) if row.name == "several names" else count)
+            with suppress(*([rlock.RLockError] if row.work in SAME or "closes" in row.work else [])):
+                drive(prepared.__aexit__(None, None, None))
             for lock in (*scene.client.read_write_lock(NAME), scene.client.lock("held")):
                 while lock.hold_count:
                     with suppress(rlock.LeaseLostError):
                         lock.release()
             wrong += _still_works(scene, masters, closed=scene.client._closed)
-            wrong += [f"{thread} has not ended" for thread in scene.join()]
-            wrong += busy.end(closes=scene.client._closed) if busy is not None else []
+            ends.set()
+            wrong += drive(scene.ended())
+            wrong += [each for each in scene.refusals if "second" in each]
             scene.client.close()
             scene.other.close()
     except Stuck as stuck:
@@ -151,15 +124,6 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     except Exception as error:
         wrong.append(f"behind it: {error!r}")
     return wrong
-
-
-def _counts(scene: Scene, masters: MemoryMasters, count: int) -> list[str]:
-    """Whether the client tells its thread the truth, and the masters have what it holds."""
-    lock, owned = scene.lock, scene.lock.is_owned()
-    if (lock.hold_count, owned) != (count, count > 0):
-        return [f"hold_count is {lock.hold_count} and is_owned() {owned}, for {count} acquires"]
-    # A reader in the writer: masters know the writer.
-    return disagree(masters, (lock._holders()[0].writer or lock._holders()[0]).owner) if owned else []
 
 
 def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[str]:
@@ -300,7 +264,6 @@ def all_instants(
     at = step()
     while True:
         instant, wrong = once(row, at)
-        row.instructions = max(row.instructions, instant.instructions)
         if not instant.reached:
             if wrong:
                 row.failures.setdefault("without a disturbance", []).extend(wrong[:1])
@@ -315,9 +278,9 @@ def all_instants(
 
 def rows(options: argparse.Namespace) -> Iterator[Row]:
     works: Sequence[str] = [*WORK] if options.again or options.collect else [""]
-    names: Sequence[str] = [*OPERATIONS]
+    names: Sequence[str] = [*OF_THREADS]
     if options.asyncio:
-        works, names = ["", turns.AGAIN, turns.ALL], [*tasks.OPERATIONS]
+        works, names = ["", turns.AGAIN, turns.ALL], [*OF_TASKS]
     for work in works:
         if options.work and work not in options.work:
             continue

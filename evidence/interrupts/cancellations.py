@@ -9,8 +9,8 @@ import rlock
 import rlock.asyncio
 from rlock.testing import MemoryMasters
 
-from .operations import NAME, disagree, left
-from .tasks import OPERATIONS, Scene
+from .operations import OF_TASKS
+from .scene import NAME, Scene, left
 from .turns import TURN_S, Instant, run
 
 if TYPE_CHECKING:
@@ -29,23 +29,24 @@ def cancel(row: Row, at: int) -> tuple[Instant, list[str]]:
 
 async def _scene(row: Row, instant: Instant) -> list[str]:
     masters, ends = MemoryMasters(row.masters), asyncio.Event()
-    scene = Scene(masters, beside=row.beside)
+    scene = Scene(masters, tasks=True, beside=row.beside)
     for client in (scene.client, scene.other):
         client._engine().context.random.seed(instant.at)  # a failure comes again
         async with client.lock("warm"):
             pass
-    busy = asyncio.create_task(_busy(scene, ends), name="busy")
+    busy = asyncio.create_task(scene.busy(ends), name="busy") if row.beside else None
     await asyncio.create_task(_victim(row, scene, instant), name="victim")
     for client, who in (scene.other, "another client"), (scene.client, "another task"):
         if not client._closed:
             await asyncio.create_task(_takes(scene, client, who))
     ends.set()
-    await busy
+    if busy is not None:
+        await busy
     for _ in range(round(SOON_S / TURN_S)):
         if not (found := left(masters) + [*notes(scene.client), *notes(scene.other)]):
             break
         await asyncio.sleep(TURN_S)
-    scene.wrong += [f"left behind: {found}"] * bool(found)
+    scene.wrong += [f"left behind: {found}"] * bool(found) + scene.refusals
     for client in (scene.client, scene.other):
         await client.close()
     for _ in range(3):  # the turns in which connections end, and cancelled tasks
@@ -55,7 +56,7 @@ async def _scene(row: Row, instant: Instant) -> list[str]:
 
 async def _victim(row: Row, scene: Scene, instant: Instant) -> None:
     got: object = None
-    async with OPERATIONS[row.name](scene) as operation:
+    async with OF_TASKS[row.name](scene) as operation:
         instant.task = asyncio.current_task()
         try:
             got = await operation()
@@ -66,23 +67,14 @@ async def _victim(row: Row, scene: Scene, instant: Instant) -> None:
         except Exception as error:
             scene.wrong.append(repr(error))
         instant.task = None
-        _counts(scene, 1 if got is True else scene.keeps)
+        scene.wrong += scene.disagrees(1 if got is True else scene.keeps)
         if scene.keeps == 0 and scene.lock.hold_count:
             await scene.lock.release()
         if scene.keeps == 0 and scene.frees:
             await _takes(scene, scene.client, "the same task")
+    await scene.ended()
     if not scene.client._closed:
         await _takes(scene, scene.client, "the same task, later,")
-
-
-def _counts(scene: Scene, count: int) -> None:
-    """Whether the client tells its task the truth; and the masters have what it holds."""
-    lock, closed = scene.lock, scene.client._closed
-    owned = lock.is_owned()
-    if (lock.hold_count, owned) != (count, count > 0 and not closed):
-        scene.wrong.append(f"hold_count is {lock.hold_count} and is_owned() {owned}, for {count} acquires")
-    for hold in lock._holders() if owned else ():
-        scene.wrong += disagree(scene.masters, hold.owner)
 
 
 async def _takes(scene: Scene, client: rlock.asyncio.Client, who: str) -> None:
@@ -92,17 +84,6 @@ async def _takes(scene: Scene, client: rlock.asyncio.Client, who: str) -> None:
             await lock.release()
         else:
             scene.wrong.append(f"{who} does not get {name!r}")
-
-
-async def _busy(scene: Scene, ends: asyncio.Event) -> None:
-    """A second task that acquires and releases another lock all the time."""
-    try:
-        while scene.beside and not ends.is_set():
-            async with scene.client.lock("busy"):
-                await asyncio.sleep(TURN_S)
-    except rlock.RLockError as error:
-        if not scene.client._closed:
-            scene.wrong.append(f"the second task: {error!r}")
 
 
 def notes(client: rlock.asyncio.Client) -> list[object]:

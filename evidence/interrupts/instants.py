@@ -80,7 +80,6 @@ class Instant:
     def __init__(self, at: int, work: Callable[[], object] | None = None) -> None:
         self.at = at
         self.work = work  # that the signal handler, or the collector, does; None: it raises KeyboardInterrupt
-        self.instructions = 0  # of rlock's, as far as they were counted
         self.passed = 0  # instants, or collections
         self.place = ""  # "": the operation has fewer instants
         self._held_back = False
@@ -107,7 +106,6 @@ class Instant:
 
     def _on_instruction(self, frame: FrameType, kind: str, _: Any) -> Any:
         if kind == "opcode":
-            self.instructions += 1
             calls = _instants_of(frame.f_code).get(frame.f_lasti)
             self._calling = frame if calls else None
             if calls is not None:

@@ -1,336 +1,259 @@
-"""The public operations. Each is a generator: it prepares, yields the call under test, and tidies up."""
+"""The public operations. Each context manager prepares, yields the call under test, and tidies up."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 import rlock
-from rlock.rules.keys import NOTE, is_shared, readers
-from rlock.testing import MemoryMasters
+from rlock._async import runtime as for_tasks
+from rlock._sync import runtime as for_threads
 
-Call = Callable[[], object]
-Operation = Callable[["Scene"], Iterator[Call]]
-
-#: How long another owner keeps the lock for which an operation waits.
-HELD_S = 0.004
-#: Of a hold that changes hands.
-LEASE_S = 1.5
-NAME = "x"
+from .recipes import adopt, condition, detach, leader, reader, semaphore, several, write
+from .scene import HELD_S, NAME, Call, Operation, Scene, call, within
+from .turns import TURN_S
 
 
-def left(masters: Iterable[Any]) -> list[str]:
-    """Keys on the masters that a hold or a waiter left there."""
-    found: list[str] = []
-    for master in masters:
-        with master.mutex:
-            keys = [key for key in list(master._keys.keys) if master._keys.look(key)]
-        found += [key for key in keys if key != NOTE and not key.endswith(":fence")]
-    return found
-
-
-def wait_until(done: Callable[[], object], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not done() and time.monotonic() < until:
-        time.sleep(0.0005)
-
-
-def entering(lock: AbstractContextManager[object]) -> Call:
-    """A call that enters a block and leaves it."""
-
-    def work() -> None:
-        with lock:
-            pass
-
-    return work
-
-
-def disagree(masters: MemoryMasters, owner: str) -> list[str]:
-    """Whether fewer masters than a quorum have an owner's hold."""
-    among = [readers(NAME)] if is_shared(owner) else [NAME]
-    entries = [master._keys.look(key) for master in masters for key in among]
-    has = [name for entry in entries if entry is not None for name in (*entry.fields, *entry.scores)]
-    return [f"it is held by {owner}, and the masters have {has}"] * (has.count(owner) <= len(masters) // 2)
-
-
-class Scene:
-    """The client under test, another client of the same masters, and threads."""
-
-    def __init__(self, masters: list[Any]) -> None:
-        self.masters = masters
-        self.client = rlock.Client(masters, ttl=8.0)
-        self.other = rlock.Client(masters, ttl=8.0)
-        self.lock = self.client.lock(NAME)
-        self.changed = 0  # acquires of `lock` by a signal handler or a finalizer, less its releases
-        self._threads: list[threading.Thread] = []
-
-    def start(self, work: Call) -> None:
-        thread = threading.Thread(target=work, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def holder(self, client: rlock.Client, seconds: float = HELD_S, *, wait: bool = True) -> None:
-        """Another owner that has the lock now, or waits for it, and keeps it for a time."""
-        taken = threading.Event()
-
-        def work() -> None:
-            with suppress(rlock.RLockError), client.lock(NAME):  # the client may be closed meanwhile
-                taken.set()
-                time.sleep(seconds)
-
-        self.start(work)
-        taken.wait(5 if wait else 0)
-
-    def join(self) -> list[str]:
-        until = time.monotonic() + 2.0
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        return [thread.name for thread in self._threads if thread.is_alive()]
-
-
-def acquire(scene: Scene) -> Iterator[Call]:
+@asynccontextmanager
+async def acquire(scene: Scene) -> AsyncIterator[Call]:
     yield scene.lock.acquire
 
 
-def acquire_first(scene: Scene) -> Iterator[Call]:
-    """The first use of a client, which connects."""
-    fresh = rlock.Client(scene.client._endpoints, ttl=8.0)
-    scene.client.close()
-    scene.client, scene.lock = fresh, fresh.lock(NAME)
+@asynccontextmanager
+async def first_use(scene: Scene) -> AsyncIterator[Call]:
+    """The first use of a client, which connects: in a task in some turns."""
+    await call(scene.client.close)
+    for master in scene.masters if scene.tasks else ():
+        _connects_slowly(master)
+    scene.client = scene.connected()
+    scene.lock = scene.client.lock(NAME)
     yield scene.lock.acquire
 
 
-def try_busy(scene: Scene) -> Iterator[Call]:
-    with scene.other.lock(NAME):
-        yield lambda: scene.lock.acquire(blocking=False)
+def _connects_slowly(master: Any) -> None:
+    genuine = master.connect
+
+    def slowly(options: Any) -> Any:
+        yield from asyncio.sleep(TURN_S).__await__()
+        connection = yield from genuine(options)
+        try:
+            yield from asyncio.sleep(TURN_S).__await__()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    master.connect = slowly
 
 
-def release(scene: Scene) -> Iterator[Call]:
-    scene.lock.acquire()
+@asynccontextmanager
+async def reconnect(scene: Scene, *, held: bool = False) -> AsyncIterator[Call]:
+    async with first_use(scene):
+        await call(scene.lock.acquire)
+    if not held:
+        await call(scene.lock.release)
+    for master in scene.masters:
+        master.down()
+        master.up()
+    yield scene.lock.release if held else scene.lock.acquire
+
+
+@asynccontextmanager
+async def busy(scene: Scene) -> AsyncIterator[Call]:
+    scene.frees = False
+    async with within(scene.other.lock(NAME)):
+        yield partial(scene.lock.acquire, blocking=False)
+
+
+@asynccontextmanager
+async def release(scene: Scene) -> AsyncIterator[Call]:
+    await call(scene.lock.acquire)
     yield scene.lock.release
 
 
-def with_block(scene: Scene) -> Iterator[Call]:
-    yield entering(scene.lock)
+async def _block(scene: Scene, count: int) -> None:
+    async with within(scene.lock):
+        scene.owns(count)
+        await scene.sleep(0)
 
 
-def nested(scene: Scene) -> Iterator[Call]:
-    with scene.lock:
-        yield entering(scene.lock)
-        if scene.lock.hold_count == 2:  # between the acquire and the block, as with any lock
-            scene.lock.release()
+@asynccontextmanager
+async def block(scene: Scene) -> AsyncIterator[Call]:
+    yield partial(_block, scene, 1)
 
 
-def contended(
-    scene: Scene, *, here: bool = False, fair: bool = False, held_s: float = HELD_S, timeout: float = -1
-) -> Iterator[Call]:
-    """Another owner has the lock. ``here``: another thread of the client, which hands it over."""
-    scene.holder(scene.client if here else scene.other, held_s)
+@asynccontextmanager
+async def nested(scene: Scene) -> AsyncIterator[Call]:
+    async with within(scene.lock):
+        scene.keeps = 1
+        yield partial(_block, scene, 2)
+        if scene.lock.hold_count == 2:  # Ctrl-C between the acquire and the block, as with any lock
+            await call(scene.lock.release)
+
+
+@asynccontextmanager
+async def contended(
+    scene: Scene,
+    *,
+    here: bool = False,
+    fair: bool = False,
+    behind: bool = False,
+    held_s: float = HELD_S,
+    timeout: float = -1,
+) -> AsyncIterator[Call]:
+    """Another owner has the lock. ``here``: of this client. ``behind``: behind one that waits."""
     scene.lock = scene.client.lock(NAME, fair=fair)
-    yield lambda: scene.lock.acquire(timeout=timeout)
+    await scene.holder(scene.client if here else scene.other, held_s)
+    if behind:
+        await scene.waiter(scene.client)
+    yield partial(scene.lock.acquire, timeout=timeout)
 
 
-def hand_over(scene: Scene) -> Iterator[Call]:
-    """A release while another thread of the client waits."""
-    scene.lock.acquire()
-    scene.holder(scene.client, 0.0, wait=False)
-    notifications = scene.client._engine().notifications
-    wait_until(lambda: notifications.next_waiter(NAME), 1.0)
+@asynccontextmanager
+async def split_votes(scene: Scene) -> AsyncIterator[Call]:
+    """All masters but one have a vote for some dead contender, which ends soon."""
+    for i, master in enumerate([*scene.masters][:-1]):
+        with master.mutex:
+            master._keys.look(NAME)
+            master._keys._set(NAME, f"somebody:{i:032x}", "1")
+            master._keys._pexpire(NAME, "25")
+    yield scene.lock.acquire
+
+
+@asynccontextmanager
+async def hand_over(scene: Scene, *, here: bool) -> AsyncIterator[Call]:
+    await call(scene.lock.acquire)
+    await scene.waiter(scene.client if here else scene.other)
     yield scene.lock.release
 
 
-def renew(scene: Scene) -> Iterator[Call]:
-    from rlock._sync.runtime import run
-
-    scene.lock.acquire()
-    engine = scene.client._engine()
+@asynccontextmanager
+async def renew(scene: Scene) -> AsyncIterator[Call]:
+    await call(scene.lock.acquire)
+    scene.keeps, engine = 1, scene.client._engine()
+    run: Any = for_tasks.run if scene.tasks else for_threads.run
     yield lambda: run(engine.watchdog._look_after(list(engine.holds)))
     scene.lock.check()
+    await call(scene.lock.release)
 
 
-def ask(scene: Scene) -> Iterator[Call]:
-    lock = scene.lock
-    with lock:
-        yield lambda: (lock.locked(), lock.is_owned(), lock.fencing_token, lock.lost.is_set())
+@asynccontextmanager
+async def ask(scene: Scene) -> AsyncIterator[Call]:
+    lock, client = scene.lock, scene.client
+
+    async def work() -> None:
+        await call(lock.locked)
+        _ = lock.is_owned(), lock.fencing_token, lock.lost.is_set()
+        for question in (partial(client.status, NAME), client.init, partial(client.evict, "another")):
+            if scene.tasks:
+                await call(question)
+
+    async with within(lock):
+        scene.keeps = 1
+        yield work
 
 
-def close(scene: Scene) -> Iterator[Call]:
-    """With two holds of this thread, one of another, and an acquire under way."""
-    kept, held, locks = threading.Event(), threading.Event(), [scene.lock, scene.client.lock("y")]
-    for lock in locks:
-        lock.acquire()
+@asynccontextmanager
+async def lost(scene: Scene) -> AsyncIterator[Call]:
+    async with within(scene.lock):
+        scene.keeps = 1
+        yield partial(scene.lock.lost.wait, 0.002)
 
-    def hold() -> None:
-        scene.client.lock("z").acquire()
+
+@asynccontextmanager
+async def close(scene: Scene) -> AsyncIterator[Call]:
+    """With a hold of this owner, one of another, and two acquires under way."""
+    ends, held = scene.event(), scene.event()
+
+    async def hold() -> None:
+        lock = scene.client.lock("z")
+        await call(lock.acquire)
         held.set()
-        kept.wait(5)
-
-    def wait() -> None:
-        with suppress(rlock.RLockError):
-            scene.client.lock(NAME).acquire(timeout=3.0)
-
-    scene.start(hold)
-    scene.start(wait)
-    held.wait(5)
-    yield scene.client.close
-    kept.set()
-    scene.client.close()
-    for lock in locks:
+        await scene.set(ends)
         with suppress(rlock.LeaseLostError):
-            lock.release()
+            await call(lock.release)
+
+    async with within(scene.other.lock("y")):
+        await call(scene.lock.acquire)
+        scene.keeps = 1
+        scene.start(hold, "holder")
+        await scene.set(held)
+        for name in (NAME, "y"):
+            await scene.waiter(scene.client, name)
+        yield scene.client.close
+        if not scene.tasks:  # after Ctrl-C
+            scene.client.close()
+        ends.set()
+        await scene.ended()
+        if len(closed := [each for each in scene.refusals if "closed" in each]) == 2:
+            scene.refusals.clear()
+        else:
+            scene.wrong.append(f"two waiters of a closed client: {closed}")
+    with suppress(rlock.LeaseLostError):
+        await call(scene.lock.release)
 
 
-def leader(scene: Scene) -> Iterator[Call]:
-    campaign = scene.client.leader(NAME)
-
-    def work() -> None:
-        with campaign:
-            campaign.wait(2.0)
-
-    yield work
-    if not campaign._end:  # before the first line of __exit__, as with anything that `with` leaves
-        campaign.__exit__()
-
-
-def semaphore(scene: Scene) -> Iterator[Call]:
-    permits = scene.client.semaphore(NAME, permits=2)
-    yield entering(permits)
-    while permits.permit is not None:
-        permits.release()
-
-
-def several(scene: Scene) -> Iterator[Call]:
-    names = scene.client.locks([NAME, "y", "z"])
-    yield entering(names)
-    for name in names.names:
-        if scene.client.lock(name).hold_count:
-            scene.client.lock(name).release()
-
-
-def condition(scene: Scene) -> Iterator[Call]:
-    waiting = threading.Condition(scene.lock)
-
-    def work() -> None:
-        with waiting:
-            waiting.wait(0.005)
-
-    yield work
-
-
-def detach(scene: Scene) -> Iterator[Call]:
-    """Short: after Ctrl-C behind the last line of rlock nobody has the handle."""
-    scene.lock.acquire()
-    yield lambda: scene.lock.detach(0.1)
-
-
-def adopt(scene: Scene) -> Iterator[Call]:
-    """Behind it the caller has the hold, or the handle is good, or nobody has the lock.
-
-    A master that was told late that it is given back may keep it for the handle, until the lease ends.
-    """
-    scene.lock.acquire()
-    handle, reason = scene.lock.detach(LEASE_S), ""
-    yield lambda: scene.client.adopt(handle, ttl=LEASE_S) is not None
-    for _ in range(100):  # an undo may need a new connection
-        if scene.lock.hold_count:
-            break
-        try:
-            scene.other.adopt(handle, ttl=LEASE_S).release()
-            break
-        except rlock.RLockError as error:
-            reason = str(error)
-        if "nobody has the lock" in reason:
-            break
-        time.sleep(0.001)
-    else:
-        raise AssertionError(f"an owner whom nobody knows keeps it: {reason}")
-    wait_until(lambda: scene.lock.hold_count or not left(scene.masters), LEASE_S)
-
-
-def reader(
-    scene: Scene, *, releases: bool = False, within: bool = False, behind: bool = False
-) -> Iterator[Call]:
-    """``within``: the writer has it as well. ``behind``: another owner is the writer."""
-    lock = scene.client.read_write_lock(NAME)
-    if behind:
-        scene.holder(scene.other)
-    if within:
-        lock.writer.acquire()
-    scene.lock = lock.reader
-    if releases:
-        lock.reader.acquire()
-    yield lock.reader.release if releases else lock.reader.acquire
-
-
-def write(scene: Scene, *, reads: bool, reader: bool = False) -> Iterator[Call]:
-    """The release of a writer while readers wait, of its own process and of another.
-
-    ``reads``: it reads on. ``reader``: that is the lock under test.
-    """
-    lock = scene.client.read_write_lock(NAME)
-    lock.writer.acquire()
-    if reads:
-        lock.reader.acquire()
-    for client in (scene.client, scene.other):
-        scene.start(partial(_try, client.read_write_lock(NAME).reader))
-    wait_until(lambda: scene.client.status(NAME).queue_length == 2, 1.0)
-    scene.lock = lock.reader if reader else lock.writer
-    yield lock.writer.release
-
-
-def _try(reader: rlock.RLock) -> None:
-    with suppress(rlock.RLockError), reader:
-        pass
-
-
-def reader_condition(scene: Scene) -> Iterator[Call]:
-    scene.lock = scene.client.read_write_lock(NAME).reader
-    return condition(scene)
-
-
-OPERATIONS: dict[str, Operation] = {
+#: Of threads and of tasks.
+BOTH: dict[str, Operation] = {
     "acquire": acquire,
-    "acquire, first use": acquire_first,
-    "try a busy lock": try_busy,
+    "acquire, first use": first_use,
+    "try a busy lock": busy,
     "release": release,
-    "with": with_block,
+    "with": block,
     "nested with": nested,
     "contended acquire": contended,
     "hand-over to it": partial(contended, here=True),
     "acquire, time over": partial(contended, held_s=0.03, timeout=0.01),
     "fair acquire": partial(contended, fair=True),
-    "release to a thread": hand_over,
     "renewal": renew,
-    "locked, check, lost": ask,
+    "questions": ask,
     "close": close,
     "leader": leader,
     "semaphore": semaphore,
     "several names": several,
+    "release a reader": partial(reader, releases=True),
+    "release to readers": partial(write, reads=False),
+}
+OF_THREADS: dict[str, Operation] = {
+    **BOTH,
+    "release to a thread": partial(hand_over, here=True),
     "Condition.wait": condition,
     "detach": detach,
     "adopt": adopt,
     "acquire a reader": reader,
-    "acquire, in the writer": partial(reader, within=True),
+    "acquire, in the writer": partial(reader, inside=True),
     "acquire, after a writer": partial(reader, behind=True),
-    "release a reader": partial(reader, releases=True),
-    "release, in the writer": partial(reader, releases=True, within=True),
-    "release to readers": partial(write, reads=False),
+    "release, in the writer": partial(reader, releases=True, inside=True),
     "release, and read on": partial(write, reads=True),
     "end of its writer": partial(write, reads=True, reader=True),
-    "Condition of a reader": reader_condition,
+    "Condition of a reader": partial(condition, reader=True),
+}
+OF_TASKS: dict[str, Operation] = {
+    **BOTH,
+    "acquire, reconnect": reconnect,
+    "release, reconnect": partial(reconnect, held=True),
+    "behind a waiter": partial(contended, behind=True),
+    "fair, behind a waiter": partial(contended, behind=True, fair=True),
+    "split votes": split_votes,
+    "release to a task": partial(hand_over, here=True),
+    "release to a client": partial(hand_over, here=False),
+    "lost.wait": lost,
+    "full semaphore": partial(semaphore, full=True),
+    "acquire a reader": partial(reader, behind=True),
+    "release, and read on": partial(write, reads=True, reader=True),
+    "several, contended": partial(several, contended=True),
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
 ACQUIRES = {
     name
-    for name in OPERATIONS
+    for name in OF_THREADS
     if "acquire" in name or name in ("adopt", "hand-over to it", "try a busy lock")
 }
-RELEASES = {name for name in OPERATIONS if "release" in name or name == "detach"}
+RELEASES = {name for name in OF_THREADS if "release" in name or name == "detach"}
 
 
 def change(name: str, result: object, error: BaseException | None) -> int:

@@ -34,7 +34,7 @@ class Instant:
     def __init__(self, at: int, work: str) -> None:
         self.at, self._work = at, work
         self.task: asyncio.Task[Any] | None = None  # the task, while the operation is under way
-        self.passed = self.instructions = 0
+        self.passed = 0
         self.place = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Run the bad neighbours and print a table: what the others saw, and what log, doctor and metrics said.
+"""Run the bad neighbours and print a table: what the others saw, and what the log said.
 
 For each fault there are two sides at the same time: the clients of one have the bad neighbour among their
 masters; for those of the other that master is down, which costs its vote and nothing else. Each side has a
@@ -28,17 +28,15 @@ from typing import Any
 
 import rlock
 import rlock.asyncio
-from rlock import events
-from rlock.telemetry.labels import LockLabels
-from rlock.telemetry.recorder import Recorder
 from rlock.testing.local.binaries import find_servers
 from rlock.testing.local.embedded import Master
 from rlock.testing.local.spawn import free_port
 from tests.lock.conftest import eventually
 
+from ..interrupts.scene import drive, within
 from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
-from .report import HEAD, Gauges, Log, Row, asked_doctor
+from .report import HEAD, Log, Row
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -72,32 +70,22 @@ class Side:
     def _run(self, number: int) -> None:
         held, name = f"{self.name}-held-{number}", f"{self.name}-alone" if number == 0 else self.name
         try:
-            if self.tasks:
-                asyncio.run(self._tasks(held, name))
-            else:
-                self._blocks(held, name)
+            (asyncio.run if self.tasks else drive)(self._work(held, name))
         except BaseException as error:
             self.errors.append(f"{type(error).__name__}: {error}")
 
-    def _blocks(self, held: str, name: str) -> None:
-        with rlock.Client(self.urls, **OPTIONS) as client, client.lock(held) as other:
+    async def _work(self, held: str, name: str) -> None:
+        """With a blocking client it awaits nothing."""
+        kind: Any = rlock.asyncio.Client if self.tasks else rlock.Client
+        client = kind(self.urls, **OPTIONS)
+        async with within(client), within(client.lock(held)):
             lock = client.lock(name, fair=self.fair)
             while not self.ended.is_set():
                 began = time.monotonic()
-                with lock:
+                async with within(lock):
                     got = time.monotonic()
                 self._note(name, began, got)
-            other.check()
-
-    async def _tasks(self, held: str, name: str) -> None:
-        async with rlock.asyncio.Client(self.urls, **OPTIONS) as client, client.lock(held) as other:
-            lock = client.lock(name, fair=self.fair)
-            while not self.ended.is_set():
-                began = time.monotonic()
-                async with lock:
-                    got = time.monotonic()
-                self._note(name, began, got)
-            other.check()
+            client.lock(held).check()
 
     def _note(self, name: str, began: float, got: float) -> None:
         if name == self.name:
@@ -107,7 +95,6 @@ class Side:
         time.sleep(0.001)  # the sides share the processor
 
     def pair(self, since: float) -> float:
-        """The median of a pair, in seconds."""
         return statistics.median([took for began, took in list(self.took) if began >= since] or [math.inf])
 
     def pause(self, since: float, until: float) -> float:
@@ -138,11 +125,8 @@ class Case:
     tasks: bool
     fair: bool
 
-    def run(
-        self, urls: Sequence[str], seconds: float, seed: int, slower: float, *, doctor: bool
-    ) -> tuple[Row, list[str]]:
-        """Its row, and why it is red."""
-        bad, gauges, told = Neighbour(urls[0], seed), Gauges(), ""
+    def run(self, urls: Sequence[str], seconds: float, seed: int, slower: float) -> tuple[Row, list[str]]:
+        bad = Neighbour(urls[0], seed)
         seconds += LONGER.get(self.fault, 0.0)
         proxy = None
         if self.fault in FIRST:
@@ -150,7 +134,6 @@ class Case:
         else:
             proxy = bad.behind_proxy()
         log = Log(bad.label)
-        end = events.observe(Recorder(gauges, LockLabels(None)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
             for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
@@ -170,13 +153,9 @@ class Case:
             grew = (peak - before) / CLIENTS
             ratio = sides[0].pair(began + SETTLE_S) / sides[1].pair(began + SETTLE_S)
             pause, usual = (side.pause(began + SETTLE_S, now) for side in sides)
-            metrics = gauges.of(bad.where)
-            if doctor:
-                told = asked_doctor([bad.url, *urls[1:]], bad.where)
             for side in sides:
                 side.stop()
         finally:
-            end()
             log.close()
             for side in sides:
                 side.ended.set()
@@ -190,7 +169,7 @@ class Case:
         red += [f"{each} warnings of each client"] if bad.label and not 1 <= each <= WARNINGS else []
         noticed = max(0.0, named[0][0] - began) if named else -1.0
         said = named[0][1].partition(bad.label)[2].lstrip(" :") if named else ""
-        return Row(self.fault, ratio, pause, grew, noticed, each, said, told, metrics), red
+        return Row(self.fault, ratio, pause, grew, noticed, each, said), red
 
     @property
     def words(self) -> list[str]:
@@ -221,13 +200,13 @@ def main(words: Sequence[str] | None = None) -> int:
     replies()  # first: it takes seconds
     try:
         for number, case in enumerate(cases):
-            urls, first = [master.url for master in fleet[: case.masters]], case.fault not in rows
-            row, red = case.run(urls, options.seconds, number, options.slower, doctor=first)
+            urls = [master.url for master in fleet[: case.masters]]
+            row, red = case.run(urls, options.seconds, number, options.slower)
             if red:
                 print(*case.words, *row.cells, f"red: {'; '.join(red)}; once more", sep="; ", flush=True)
-                row, red = case.run(urls, options.seconds, number, options.slower, doctor=first)
+                row, red = case.run(urls, options.seconds, number, options.slower)
             print(*case.words, *row.cells, "red" if red else "green", sep="; ", flush=True)
-            rows[case.fault] = row if first else rows[case.fault].worse(row)
+            rows[case.fault] = rows.get(case.fault, row).worse(row)
             if red:
                 failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
     finally:

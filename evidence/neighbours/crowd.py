@@ -9,44 +9,35 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from random import Random
 
 import rlock
 from rlock.testing.local.binaries import find_servers
 from rlock.testing.local.embedded import Master
 from tests.faults.proxy import Proxy
 
-from .faults import replies
+from .faults import LATER, Neighbour, replies
 from .report import Log
 
 PAUSE_S = 0.5
 HEAD = ["one master of three", "clients", "connections a second", "log lines a minute", "of each client"]
 
 
-def _flap(proxy: Proxy, ended: threading.Event) -> None:
-    while not ended.wait(0.5):
-        proxy.reset()
-
-
-def _lie(proxy: Proxy, ended: threading.Event) -> None:
-    dice = Random(1)
-    proxy.lie = lambda: dice.choice(replies())
-
-
-FAULTS: dict[str, Callable[[Proxy, threading.Event], object]] = {
-    "flapping: all connections are reset twice a second": _flap,
-    "silent: it swallows all": lambda proxy, ended: proxy.cut(),
-    "hostile: it answers anything": _lie,
+FAULTS: dict[str, Callable[[Neighbour, Proxy], object]] = {
+    "flapping: all connections are reset twice a second": lambda bad, proxy: bad.again_and_again(
+        proxy.reset, 0.5
+    ),
+    "silent: it swallows all": LATER["swallows all"],
+    "hostile: it answers anything": LATER["answers anything"],
 }
 
 
 def measure(fault: str, clients: int, seconds: float) -> list[str]:
-    """The cells of its row."""
-    ended, errors, work = threading.Event(), list[BaseException](), FAULTS[fault]
+    ended, errors = threading.Event(), list[BaseException]()
     with ExitStack() as stack:
         servers = [stack.enter_context(Master(next(iter(find_servers())))) for _ in range(3)]
-        proxy = Proxy(servers[0].url)
-        stack.callback(proxy.close)
+        bad = Neighbour(servers[0].url, 1)
+        stack.enter_context(bad.open)
+        proxy = bad.behind_proxy()
         urls = [proxy.url, servers[1].url, servers[2].url]
 
         def run(number: int) -> None:
@@ -68,13 +59,12 @@ def measure(fault: str, clients: int, seconds: float) -> list[str]:
         time.sleep(2.0)
         log = Log(proxy.url)
         before, began = proxy.accepted, time.monotonic()
-        bad = threading.Thread(target=work, args=(proxy, ended))
-        bad.start()
+        FAULTS[fault](bad, proxy)
         time.sleep(seconds)
         took, connections, count = time.monotonic() - began, proxy.accepted - before, len(log.lines)
         log.close()
         ended.set()
-        for thread in (bad, *threads):
+        for thread in threads:
             thread.join(30.0)
     if errors:
         raise errors[0]
@@ -83,7 +73,6 @@ def measure(fault: str, clients: int, seconds: float) -> list[str]:
 
 
 def report(clients: int, seconds: float) -> None:
-    """Measure each fault, and print the table."""
     replies()  # first: it takes seconds
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
     for fault in FAULTS:

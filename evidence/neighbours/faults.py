@@ -84,16 +84,16 @@ def server(answer: Callable[[str], bytes | Iterator[bytes]]) -> Iterator[str]:
 
 
 class Neighbour:
-    """One bad master: its URL, and how it goes bad. ``where`` names it; ``label``, if the log has to."""
+    """One bad master: its URL, and how it goes bad. ``label``: its name, if the log has to tell of it."""
 
     def __init__(self, url: str, seed: int) -> None:
-        self.url = self.label = self.where = self.direct = url
+        self.url = self.label = self.direct = url
         self.seed, self.open = seed, ExitStack()
 
     def behind_proxy(self) -> Proxy:
         proxy = Proxy(self.direct)
         self.open.callback(proxy.close)
-        self.url = self.label = self.where = proxy.url
+        self.url = self.label = proxy.url
         return proxy
 
     def any_reply(self) -> Callable[..., bytes]:
@@ -142,7 +142,7 @@ for name, lie in LIES.items():
 
 
 def _refuses(bad: Neighbour) -> None:
-    bad.url = bad.label = bad.where = f"redis://127.0.0.1:{free_port()}"
+    bad.url = bad.label = f"redis://127.0.0.1:{free_port()}"
 
 
 def _hangs(bad: Neighbour) -> None:
@@ -156,11 +156,11 @@ def _hangs(bad: Neighbour) -> None:
 
     bad.open.enter_context(mock.patch.object(socket, "getaddrinfo", slow))
     bad.open.callback(mended.set)
-    bad.url = bad.label = bad.where = "redis://hangs.test:6379"
+    bad.url = bad.label = "redis://hangs.test:6379"
 
 
 def _master(bad: Neighbour, answer: Callable[[str], bytes]) -> None:
-    bad.url = bad.label = bad.where = "redis://" + bad.open.enter_context(server(answer))
+    bad.url = bad.label = "redis://" + bad.open.enter_context(server(answer))
 
 
 def _mute(_: str) -> bytes:
@@ -175,7 +175,6 @@ def _sentinel(bad: Neighbour) -> None:
     truth = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
     answers = (bad.any_reply(), lambda _: truth, lambda _: truth)
     places = [bad.open.enter_context(server(answer)) for answer in answers]
-    bad.where = f"redis+sentinel://{','.join(places)}/m"
     bad.url, bad.label = f"redis+sentinel://{','.join(places)}/m?replicas=0", ""
 
 

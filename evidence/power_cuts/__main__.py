@@ -42,10 +42,7 @@ from .disk import SOURCE, Disk
 
 #: A busy machine must restart a master before the leases of a cut end.
 TTL = 3.0
-MASTERS = 3
-CLIENTS = 3
-#: A control ends with so many overlaps.
-ENOUGH = 1
+MASTERS, CLIENTS = 3, 3
 DURABLE = ("--appendfsync", "always")
 EVERY_SECOND = ("--appendfsync", "everysec")
 
@@ -59,17 +56,25 @@ class Variant:
     guard: bool = True
     #: The configuration of the start after a cut; a clean restart brings the usual one back.
     after_cut: Sequence[str] = ()
-    #: The condition of the handshake that is left out.
+    #: A control leaves out a condition of the handshake, or has no guard: overlaps must be found.
     broken: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
-    #: A control: overlaps must be found.
     red: bool = False
-    #: Nobody waits for the guard.
-    durable: bool = False
 
-    #: Guarded masters need long pauses between cuts, so more fleets make as many cuts.
-    fleets: int = 10
-    #: Between two cuts of a fleet: long enough that a guarded master mostly votes again.
-    pause_s: tuple[float, float] = (0.5, 5.0)
+    @property
+    def waits(self) -> bool:
+        return self.guard and self.settings != DURABLE
+
+    @property
+    def fleets(self) -> int:
+        """Masters that wait need long pauses between cuts, so more fleets make as many cuts."""
+        return 10 if self.waits else 4
+
+    @property
+    def pause_s(self) -> tuple[float, float]:
+        """Between two cuts of a fleet: long enough that a master mostly votes again."""
+        if self.after_cut:
+            return guard_time(TTL), 2 * guard_time(TTL)
+        return (0.5, 5.0) if self.waits else (0.1, 0.8)
 
 
 def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
@@ -78,20 +83,17 @@ def _durability_is_not_remembered() -> contextlib.AbstractContextManager[Any]:
     return patches
 
 
-#: Of masters that have a vote as soon as they are back; and of masters that are restarted twice.
-AT_ONCE: Any = {"fleets": 4, "pause_s": (0.1, 0.8)}
-TWICE: Any = {"after_cut": DURABLE, "pause_s": (guard_time(TTL), 2 * guard_time(TTL))}
 VARIANTS = (
-    Variant("always", DURABLE, durable=True, **AT_ONCE),
+    Variant("always", DURABLE),
     Variant("everysec", EVERY_SECOND),
-    Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True, **AT_ONCE),
-    Variant("everysec, then always", EVERY_SECOND, **TWICE),
+    Variant("everysec, guard off", EVERY_SECOND, guard=False, red=True),
+    Variant("everysec, then always", EVERY_SECOND, after_cut=DURABLE),
     Variant(
         "everysec, then always, not remembered",
         EVERY_SECOND,
+        after_cut=DURABLE,
         broken=_durability_is_not_remembered,
         red=True,
-        **TWICE,
     ),
 )
 
@@ -102,9 +104,7 @@ class CutFleet:
     def __init__(
         self, number: int, variant: Variant, server: ServerBinary, library: Path, folder: Path
     ) -> None:
-        self._number = number
-        self._variant = variant
-        self._dice = random.Random()
+        self._number, self._variant, self._dice = number, variant, random.Random()
         #: The instants of each cut and of the end of its restarts, and the bytes that were dropped.
         self.cuts: list[tuple[int, int, int]] = []
         self.disks = [Disk(library, folder / f"disk-{number}-{i}") for i in range(MASTERS)]
@@ -118,11 +118,9 @@ class CutFleet:
             threading.Thread(target=self._contend, args=(i > 0, Journal(folder, f"{number}-{i}")))
             for i in range(CLIENTS)
         ]
-        self._granted = threading.Event()
-        self._over = threading.Event()
+        self._granted, self._over = threading.Event(), threading.Event()
 
     def run(self, cuts: int, enough: threading.Event) -> None:
-        """Make so many cuts, or fewer if that is ``enough``."""
         for thread in self._threads:
             thread.start()
         try:
@@ -145,7 +143,7 @@ class CutFleet:
     def _cut(self) -> None:
         count = self._dice.choice((2, 3) if self._variant.after_cut else (1, 2, 3))
         chosen = self._dice.sample(range(MASTERS), count)
-        if self._variant.durable and self._dice.random() < 0.5:
+        if self._variant.settings == DURABLE and self._dice.random() < 0.5:
             # A cut at any point of a rewrite, which renames files, must lose nothing either.
             for i in chosen:
                 self._rewrite(i)
@@ -202,38 +200,31 @@ class CutFleet:
 
 def play(variant: Variant, cuts: int, servers: Sequence[ServerBinary]) -> tuple[str, bool]:
     """Make the cuts of one variant; the line that tells of them, and whether they show what they must."""
-    withheld: Counter[str] = Counter()
-
-    def count(event: events.Event) -> None:
-        withheld[event.event] += 1
-
-    with tempfile.TemporaryDirectory(prefix="rlock-cuts-") as name, variant.broken():
-        folder = Path(name)
+    seen: list[events.Event] = []
+    began, history, enough = time.monotonic(), History(), threading.Event()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-cuts-")))
+        stack.enter_context(variant.broken())
         library, missing = clock.build(folder, SOURCE)
         if missing:
             raise SystemExit(missing)
-        began = time.monotonic()
-        stop = events.observe(count)
-        try:
-            fleets = [
-                CutFleet(i, variant, servers[i % len(servers)], library, folder)
-                for i in range(min(variant.fleets, cuts))
-            ]
-            share = [cuts // len(fleets) + (i < cuts % len(fleets)) for i in range(len(fleets))]
-            history, enough = History(), threading.Event()
-            with ThreadPoolExecutor(len(fleets)) as at_once:
-                runs = [at_once.submit(f.run, n, enough) for f, n in zip(fleets, share, strict=True)]
-                while not all(run.done() for run in runs):
-                    time.sleep(0.5)
-                    if variant.red and len(overlaps(history.take(folder).holds)) >= ENOUGH:
-                        enough.set()
-            for run in runs:
-                run.result()
-        finally:
-            stop()
+        stack.callback(events.observe(seen.append))
+        count = min(variant.fleets, cuts)
+        fleets = [CutFleet(i, variant, servers[i % len(servers)], library, folder) for i in range(count)]
+        at_once = stack.enter_context(ThreadPoolExecutor(count))
+        runs = [
+            at_once.submit(fleet.run, cuts // count + (i < cuts % count), enough)
+            for i, fleet in enumerate(fleets)
+        ]
+        while not all(run.done() for run in runs):
+            time.sleep(0.5)
+            if variant.red and overlaps(history.take(folder).holds):
+                enough.set()
+        for run in runs:
+            run.result()
         history.take(folder)
-        seconds = time.monotonic() - began
-    return _verdict(variant, fleets, history, withheld["master_guarded"], seconds)
+    withheld = sum(event.event == "master_guarded" for event in seen)
+    return _verdict(variant, fleets, history, withheld, time.monotonic() - began)
 
 
 def _verdict(
@@ -256,7 +247,7 @@ def _verdict(
         # A cut shows something if the masters are back while a hold from before it is valid.
         good = not found and during >= len(cuts) / 20
         # Guarded masters withhold dozens of votes for each cut.
-        good = good and (withheld < len(cuts) if variant.durable else dropped > 0 and withheld > 0)
+        good = good and (dropped > 0 and withheld > 0 if variant.waits else withheld < len(cuts))
     line = (
         f"{variant.name}: {len(cuts)} cuts ({during} within a hold, {dropped} dropped bytes), "
         f"{len(history.holds)} holds, {found['overlap']} overlaps, {tokens} token regressions, "
@@ -267,7 +258,6 @@ def _verdict(
 
 
 def main() -> int:
-    """Entry point; the exit status is 1 when a variant is not as expected."""
     parser = argparse.ArgumentParser(prog="python -m evidence.power_cuts", description=__doc__)
     parser.add_argument("--cuts", type=int, default=40, help="of each variant (default: %(default)s)")
     parser.add_argument("--control-cuts", type=int, default=500, help="at most, of a control")

@@ -25,7 +25,6 @@ class Disk:
         self._remember()
 
     def binary(self, server: ServerBinary) -> ServerBinary:
-        """This server with this disk."""
         self._program.write_text(
             f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}" '
             f'exec "{server.path}" "$@"\n'

@@ -13,7 +13,6 @@ from .__main__ import VARIANTS, Variant, play
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_power_cuts_show_what_they_must(variant: Variant) -> None:
-    """No overlap, unless the condition of a control is left out."""
     try:
         told, good = play(variant, 500 if variant.red else 10, servers_found())
     except SystemExit as missing:

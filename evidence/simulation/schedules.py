@@ -64,6 +64,8 @@ SWARMS = ("storm", "groups", "guard", *BUSY)
 CLOSE = ("deaths", *SWARMS[1:])
 #: The part of the schedules that have readers, and of those in which leases are kept apart.
 READING, READING_APART = 0.15, 0.4
+#: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
+KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"close client", "init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
@@ -96,24 +98,15 @@ class Setup:
     replicas: tuple[int, ...] = ()
     spare: bool = False
     habit: str = "any"
-    #: The part of the ways from a client to a master that are slow all the time.
-    far: float = 0.0
-    #: The part of the clients that are of an older version.
-    older: float = 0.0
-    #: The part of the ways from a client to a master that are shut at first.
-    cut_off: float = 0.0
-    #: The part of the masters whose last fencing token is ahead of their clocks.
-    ahead: float = 0.0
-    #: How often the connection ends as well when a fault that comes again shuts a way.
-    resets: float = 0.0
-    #: How often the watchdogs are kept from running for a moment, between any two steps.
-    pauses: float = 0.0
-    #: The part of the acquires whose lock stays taken for a time, also after an earlier release.
-    keeps: float = 0.0
-    #: The part of the holds that change hands.
-    hands: float = 0.0
-    #: The part of the acquires that are of readers; some writers read on then.
-    readers: float = 0.0
+    far: float = 0.0  # the part of the ways from a client to a master that are slow all the time
+    older: float = 0.0  # the part of the clients that are of an older version
+    cut_off: float = 0.0  # the part of the ways from a client to a master that are shut at first
+    ahead: float = 0.0  # the part of the masters whose last fencing token is ahead of their clocks
+    resets: float = 0.0  # how often the connection ends as well when a fault that comes again shuts a way
+    pauses: float = 0.0  # how often the watchdogs are kept from running for a moment, between any two steps
+    keeps: float = 0.0  # the part of the acquires whose lock stays taken for a time, even if it is released
+    hands: float = 0.0  # the part of the holds that change hands
+    readers: float = 0.0  # the part of the acquires that are of readers; some writers read on then
 
 
 @dataclass(frozen=True)
@@ -257,12 +250,13 @@ def _beside(dice: Random, step: Step, other: Step) -> Step:
 
 
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
-    """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
     also = Random(f"readers {seed}")
     if not traced and also.random() < (READING_APART if setup.habit == "apart" else READING):
         setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
+    elif not traced and setup.mode in KEEPING and also.random() < KEEPING_OFTEN:
+        setup = replace(setup, keeps=0.6)
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5
@@ -310,6 +304,5 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
 
 
 def without(schedule: Schedule, left_out: Sequence[int]) -> Schedule:
-    """The same without some of its steps."""
     gone = set(left_out)
     return replace(schedule, steps=tuple(step for i, step in enumerate(schedule.steps) if i not in gone))

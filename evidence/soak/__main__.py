@@ -27,7 +27,6 @@ from rlock.testing.local.binaries import find_servers, read_version
 
 
 def main() -> None:
-    """Parse, run, print, exit."""
     # The nemesis asks masters that it has killed; what the workers log is in their own files.
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     options = _options()
@@ -70,7 +69,7 @@ def _options() -> Any:
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--faults", default="all", help=f"all, some, or all,neighbour: {', '.join(FAULTS)}")
+    parser.add_argument("--faults", default="all", help=f"all, or some: {', '.join(FAULTS)}")
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")
@@ -83,7 +82,6 @@ def _options() -> Any:
 
 
 def show(result: Result) -> None:
-    """The table at the end."""
     told = {"server": result.server, **result.figures}
     told["faults"] = f"{sum(result.faults.values())}: " + ", ".join(
         f"{k} {v}" for k, v in result.faults.items()

@@ -52,7 +52,6 @@ class Crew:
         return len(self._alive)
 
     def kill(self, dice: Random) -> str:
-        """SIGKILL one of them and start another one."""
         with self._mutex:
             at = dice.randrange(len(self._alive))
             place = self._alive[at][0].place
@@ -181,6 +180,5 @@ def fault(name: str) -> Callable[[Fault], Fault]:
 
 
 def some(on: Field, dice: Random) -> list[int]:
-    """A few masters, or all."""
     count = dice.choice((1, 1, 2, len(on.fleet)))
     return dice.sample(range(len(on.fleet)), count)

@@ -16,15 +16,12 @@ from typing import Any
 import redis
 
 import rlock
-from evidence.neighbours.faults import LIES
 from rlock.rules.quorum import quorum
 from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from tests.faults.proxy import Proxy
 from tests.servers import left, raw
 
-#: How one master is a bad neighbour.
-NEIGHBOURS = ("trickles", "messages vanish", *LIES)
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
 
@@ -39,15 +36,6 @@ class PlaceProxy(Proxy):
     def delay(self, seconds: float) -> None:
         """Let a request and its reply take so much longer, half of it each way."""
         self.delay_s = seconds
-
-    def misbehave(self, how: str) -> None:
-        """Be one of the `NEIGHBOURS`."""
-        if how == "trickles":
-            self.trickle_s = 1.0
-        elif how == "messages vanish":
-            self.forget_subscribers(later_ones=True)
-        else:
-            self.lie = LIES[how]
 
 
 class Front(BaseManager):
@@ -75,14 +63,7 @@ def _die_with_parent() -> None:
 class Fleet(contextlib.AbstractContextManager["Fleet"]):
     """Thread-safe if each master is changed under a `claim` only."""
 
-    def __init__(
-        self,
-        count: int,
-        ttl: float,
-        server: ServerBinary | None = None,
-        *,
-        places: int = 1,
-    ) -> None:
+    def __init__(self, count: int, ttl: float, server: ServerBinary | None, places: int) -> None:
         self.ttl = ttl
         server = server or find_server()
         self.server = str(server)
@@ -114,7 +95,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
 
     @property
     def urls(self) -> list[str]:
-        """Straight to the masters."""
         return [master.url for master in self.masters]
 
     def proxied(self, place: int) -> list[str]:
@@ -122,7 +102,6 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         return [proxies[place].address() for proxies in self.proxies]
 
     def vouch(self) -> None:
-        """State that nothing is locked."""
         with rlock.Client(self.urls, ttl=self.ttl, max_ttl=self.ttl) as client:
             wrong = {master: why for master, why in client.init().items() if why}
         if wrong:
@@ -138,11 +117,8 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
                 self._claims[i].release()
 
     def kill(self, i: int) -> None:
+        """It has no vote until `await_guard`."""
         self.masters[i].kill()
-        self.lose(i)
-
-    def lose(self, i: int) -> None:
-        """A master has no vote until `await_guard`."""
         with self._mutex:
             self._grown_at[i] = float("inf")
 
@@ -152,23 +128,18 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
         self.await_guard(i)
 
     def flush(self, i: int) -> bool:
-        """FLUSHALL. Whether it was done."""
         self.await_guard(i)
         return self.command(i, "FLUSHALL")
 
     def command(self, i: int, *words: Any) -> bool:
         """A command of the nemesis; whether it was carried out."""
-        with contextlib.suppress(redis.RedisError, OSError), contextlib.closing(self.raw(i)) as client:
+        with (
+            contextlib.suppress(redis.RedisError, OSError),
+            contextlib.closing(raw(self.urls[i], 1.0)) as client,
+        ):
             client.execute_command(*words)
             return True
         return False
-
-    def raw(self, i: int, timeout_s: float = 1.0) -> redis.Redis:
-        return raw(self.address(i), timeout_s)
-
-    def address(self, i: int) -> str:
-        """Straight to the server that votes."""
-        return self.masters[i].url
 
     def await_guard(self, i: int) -> None:
         """A master has lost its memory just now: its votes count when the restart guard is over."""
@@ -191,15 +162,13 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
                 master.resume()
             self.command(i, "CLIENT", "UNPAUSE")
 
-    def left(self) -> list[tuple[str, float]]:
-        """Keys and channels that are not meant to stay, with the seconds after which they go (inf: never)."""
-        found: list[tuple[str, float]] = []
-        for i in range(len(self)):
-            with contextlib.closing(self.raw(i, 5.0)) as client:
-                for key in left(self.address(i)):
-                    ttl_ms: Any = client.pttl(key)
-                    if ttl_ms != -2:
-                        found.append((f"key {key}", float("inf") if ttl_ms < 0 else ttl_ms / 1000))
+    def left(self, longest_s: float) -> list[str]:
+        """Keys and channels that are not meant to stay, and keys that stay longer than so many seconds."""
+        found: set[str] = set()
+        for url in self.urls:
+            with contextlib.closing(raw(url, 5.0)) as client:
+                lives: dict[str, Any] = {key: client.pttl(key) for key in left(url)}
+                found |= {f"key {key}" for key, ms in lives.items() if ms == -1 or ms > longest_s * 1000}
                 channels: Any = client.pubsub_channels()
-                found += [(f"channel {channel}", float("inf")) for channel in channels]
-        return found
+                found |= {f"channel {channel}" for channel in channels}
+        return sorted(found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
+from typing import Any
 
 import rlock
 from rlock.testing.contention.checker import Eviction
@@ -12,7 +14,7 @@ from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.embedded import EmbeddedError
 
-from .field import Field, fault, some
+from .field import FAULTS, Field, fault, some
 
 
 @fault("kill")
@@ -68,31 +70,25 @@ def stop(on: Field, dice: Random) -> None:
                 on.fleet.masters[i].resume()
 
 
-@fault("disconnect")
-def disconnect(on: Field, dice: Random) -> None:
-    """CLIENT KILL: connections end, of commands or of subscribers."""
-    kind = dice.choice(("normal", "pubsub"))
-    _command(on, dice, "disconnect", "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+#: Commands: connections end, of commands or of subscribers; a server lives and answers late, everything or
+#: what writes; and scripts have to be sent again.
+COMMANDS: dict[str, Callable[[Random], tuple[Any, ...]]] = {
+    "disconnect": lambda dice: ("CLIENT", "KILL", "TYPE", dice.choice(("normal", "pubsub")), "SKIPME", "yes"),
+    "pause": lambda dice: ("CLIENT", "PAUSE", dice.randrange(50, 1500), dice.choice(("ALL", "WRITE"))),
+    "scripts": lambda dice: ("SCRIPT", "FLUSH"),
+}
 
 
-@fault("pause")
-def client_pause(on: Field, dice: Random) -> None:
-    """CLIENT PAUSE: the server lives and answers late, everything or what writes."""
-    pause_ms = int(dice.uniform(50, 1500))
-    _command(on, dice, "pause", "CLIENT", "PAUSE", pause_ms, dice.choice(("ALL", "WRITE")))
-    on.rest(pause_ms / 1000)
-
-
-@fault("scripts")
-def script_flush(on: Field, dice: Random) -> None:
-    """SCRIPT FLUSH: the scripts have to be sent again."""
-    _command(on, dice, "scripts", "SCRIPT", "FLUSH")
-
-
-def _command(on: Field, dice: Random, fault: str, *words: object) -> None:
+def _command(on: Field, dice: Random, *, name: str) -> None:
+    words = COMMANDS[name](dice)
     for i in some(on, dice):
-        on.note(fault, f"{i}: {' '.join(map(str, words))}")
+        on.note(name, f"{i}: {' '.join(map(str, words))}")
         on.fleet.command(i, *words)
+    if name == "pause":
+        on.rest(words[2] / 1000)
+
+
+FAULTS.update({name: partial(_command, name=name) for name in COMMANDS})
 
 
 @fault("flush")
@@ -117,28 +113,23 @@ def disk(on: Field, dice: Random) -> None:
                 on.fleet.start(i, disk_lost=True)
 
 
-@fault("murder")
-def murder(on: Field, dice: Random) -> None:
-    """SIGKILL of a worker; another one takes its place."""
-    on.note("murder", on.crew.kill(dice))
+#: Signals: a worker is killed, and another one takes its place; a worker stops, for a moment or beyond its
+#: leases; half of them stop for longer than a lease; and Ctrl-C.
+SIGNALS: dict[str, Callable[[Field, Random], str]] = {
+    "murder": lambda on, dice: on.crew.kill(dice),
+    "freeze": lambda on, dice: on.crew.freeze(dice, dice.choice((0.05, 0.3, 0.7, 1.1, 1.5)) * on.fleet.ttl),
+    "freeze-half": lambda on, dice: on.crew.freeze(dice, dice.uniform(1.5, 3.0) * on.fleet.ttl, share=0.5),
+    "interrupt": lambda on, dice: on.crew.interrupt(dice),
+}
 
 
-@fault("freeze")
-def freeze(on: Field, dice: Random) -> None:
-    """SIGSTOP of a worker, and SIGCONT after a moment or after its leases."""
-    on.note("freeze", on.crew.freeze(dice, dice.choice((0.05, 0.3, 0.7, 1.1, 1.5)) * on.fleet.ttl))
+def _signal(on: Field, dice: Random, *, name: str) -> None:
+    on.note(name, SIGNALS[name](on, dice))
+    if name == "freeze-half":
+        on.rest(4.0)
 
 
-@fault("freeze-half")
-def freeze_half(on: Field, dice: Random) -> None:
-    """SIGSTOP of half of the workers for longer than a lease, every five seconds or so."""
-    on.note("freeze-half", on.crew.freeze(dice, dice.uniform(1.5, 3.0) * on.fleet.ttl, share=0.5))
-    on.rest(4.0)
-
-
-@fault("interrupt")
-def interrupt(on: Field, dice: Random) -> None:
-    on.note("interrupt", on.crew.interrupt(dice))
+FAULTS.update({name: partial(_signal, name=name) for name in SIGNALS})
 
 
 @fault("evict")

@@ -8,7 +8,7 @@ from random import Random
 from tests.faults.proxy import Of, Then
 
 from .field import Field, fault, some
-from .fleet import NEIGHBOURS, PlaceProxy
+from .fleet import PlaceProxy
 
 #: The effects of a lost request or reply on its connection.
 THEN: tuple[Then, ...] = ("silence", "reset", "torn")
@@ -66,13 +66,6 @@ def reset(on: Field, dice: Random) -> None:
     """All connections through some proxies end with a RST."""
     for proxy in _some(on, dice):
         on.note("reset", proxy.reset())
-
-
-@fault("neighbour")
-def neighbour(on: Field, dice: Random) -> None:
-    """One master trickles, sends no messages, or answers nonsense, for all workers."""
-    how, proxies = dice.choice(NEIGHBOURS), dice.choice(on.fleet.proxies)
-    _weather(on, f"neighbour {how}", proxies, dice.uniform(2.0, 12.0), lambda proxy: proxy.misbehave(how))
 
 
 def _weather(

@@ -17,8 +17,8 @@ from .field import FAULTS
 from .progress import lost_early
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: The faults that ``all`` means. Of the others, the first is for `--counter` and a negative control.
-ALL = tuple(name for name in FAULTS if name not in ("freeze-half", "neighbour"))
+#: The faults that ``all`` means. The other one is for `--counter`.
+ALL = tuple(name for name in FAULTS if name != "freeze-half")
 #: Faults of a single master, by which the others lose nothing.
 ONE_MASTER = ("kill", "disk")
 #: From one calm to the next, see `Plan.calm_s`.
@@ -74,7 +74,6 @@ class Result:
 
     @property
     def failed(self) -> list[str]:
-        """The checks that did, in the order of the findings."""
         return list(dict.fromkeys(finding.check for finding in self.findings))
 
 

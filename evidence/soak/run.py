@@ -25,15 +25,7 @@ from rlock.testing.contention.pulse import feel_pulse
 
 from .field import FAULTS, Crew, Field
 from .fleet import Fleet
-from .plan import (
-    CYCLE_S,
-    ONE_MASTER,
-    PROCESSES,
-    PROGRESS_S,
-    Plan,
-    Result,
-    figures,
-)
+from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .progress import judge_ends, judge_progress
 from .worker import COUNTERS, Setup
 
@@ -62,7 +54,6 @@ def run(plan: Plan) -> Result:
 
 
 def _scripts(sabotage: str) -> dict[str, scripts.Script]:
-    """The scripts of workers that break this rule; "": no rule."""
     with ExitStack() as stack:
         if sabotage:
             from ..bugs import broken
@@ -124,15 +115,11 @@ class _Run:
 
     def _shares(self) -> Iterable[tuple[list[str], float]]:
         """The faults of each thread: two for masters and network, for pairs of faults; one for processes."""
-        wanted = self._plan.faults
-        there = [fault for fault in wanted if fault not in PROCESSES]
-        if there:
-            yield there, 0.5
-        if len(there) > 1:
-            yield there, 1.5
-        here = [fault for fault in wanted if fault in PROCESSES]
-        if here:
-            yield here, 0.7
+        there = [fault for fault in self._plan.faults if fault not in PROCESSES]
+        here = [fault for fault in self._plan.faults if fault in PROCESSES]
+        for faults, pace, least in ((there, 0.5, 1), (there, 1.5, 2), (here, 0.7, 1)):
+            if len(faults) >= least:
+                yield faults, pace
 
     def _harm(self, faults: list[str], pace: float, number: int) -> None:
         dice = Random(f"{self._plan.seed}/{number}")
@@ -172,11 +159,9 @@ class _Run:
         until = time.monotonic() + 30
         while len(self._history.take(self._folder).idle) < self._plan.processes:
             if time.monotonic() > until:
-                raise RuntimeError(f"the workers do not start: {self._logs()}")
+                logs = [path.read_text()[-2000:] for path in self._folder.glob("*.log")]
+                raise RuntimeError(f"the workers do not start: {''.join(logs)}")
             time.sleep(0.1)
-
-    def _logs(self) -> str:
-        return "\n".join(path.read_text()[-2000:] for path in self._folder.glob("*.log"))
 
     def _watch(self, seconds: float) -> None:
         """Let them work; with ``until_red`` look at the journals as they grow."""
@@ -187,7 +172,6 @@ class _Run:
                 return
 
     def _look(self) -> bool:
-        """Whether something is wrong already."""
         self._history.take(self._folder)
         self._found(judge_safety(self._history, self._on.evictions))
         return self._result.red
@@ -223,12 +207,9 @@ class _Run:
     def _judge_left(self) -> None:
         # A lock goes with its lease, a queue with its last visitor, the note of an eviction with both.
         longest, until = max(QUEUE_TTL_S, 2 * self._plan.ttl) + 1.0, time.monotonic() + 9.0
-        while (bad := self._bad(longest)) and time.monotonic() < until:
+        while (bad := self._fleet.left(longest)) and time.monotonic() < until:
             time.sleep(0.2)
         self._found([Finding("left behind", ", ".join(bad))] if bad else [])
-
-    def _bad(self, longest: float) -> list[str]:
-        return sorted({what for what, seconds in self._fleet.left() if seconds > longest})
 
     def _found(self, findings: Iterable[Finding]) -> None:
         known = {finding.key for finding in self._result.findings}

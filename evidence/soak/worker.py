@@ -143,7 +143,6 @@ class Worker:
         return self._setup.order == "fair" or (self._setup.order == "mixed" and dice.random() < 0.5)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
-        """How long to hold, and whether to renew."""
         ttl, kind, chance = self._setup.ttl, self._setup.holds, dice.random()
         if kind == "fixed" and chance < 0.8:
             return dice.uniform(1.1, 1.4) * ttl, False
@@ -212,7 +211,6 @@ def own_clock(rate: float) -> None:
 
 
 def commit(sabotage: str) -> None:
-    """Break a rule for as long as this process lives; "": none."""
     if not sabotage:
         return
     from ..bugs import commit  # here: a run that breaks nothing shall not depend on it

@@ -24,18 +24,17 @@
 (* the age of a memory is known). Tokens after a loss of memory rest on    *)
 (* clocks, so rows with losses check no tokens.                            *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Adopters, Rivals,  \* sets of model values
+    Adopters, Rivals,  \* sets of model values
     A, H, NoOne,
     T,          \* the lease of A and of rivals
     L,          \* the lease of the detached hold
     D,          \* a round is decided within D ticks
     Guard,      \* a memory younger than Guard has no vote
     Greatest,   \* the greatest fencing token
-    Losses,     \* how many times a master loses its memory
-    Broken      \* the rules that are left out
+    Losses      \* how many times a master loses its memory
 
 VARIABLES
     key,      \* [Masters -> owner, ticks left]
@@ -55,12 +54,7 @@ VARIABLES
 vars == <<key, fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 Clients     == {A} \cup Adopters \cup Rivals
-Kept(rule)  == rule \notin Broken
-Minus(a, b) == IF a > b THEN a - b ELSE 0
-Least(a, b) == IF a < b THEN a ELSE b
-Most(a, b)  == IF a > b THEN a ELSE b
-Quorum      == Cardinality(Masters) \div 2 + 1
-Longest     == Most(T, L)
+Longest     == Max(T, L)
 
 Free    == [owner |-> NoOne, left |-> 0]
 None    == Guard + 1              \* no command of this round has run
@@ -98,7 +92,7 @@ RunDetach(m) ==
     /\ ran' = ran \cup {m} /\ told' = IF mark = 0 THEN [told EXCEPT ![m] = fence[m]] ELSE told
     /\ UNCHANGED <<fence, age, mark, client, vote, given, rest, later, adopted, between, losses>>
 
-Answers(low, high) == Cardinality({m \in Masters : told[m] \in low..high}) >= Quorum
+Answers(low, high) == Cardinality({m \in Masters : told[m] \in low..high}) >= Majority
 Above(token)       == \E m \in Masters : told[m] > token /\ told[m] # Silent
 
 \* It counts where the handle has the lock.
@@ -123,7 +117,7 @@ Mark ==
 LateKey(m) ==
     /\ key[m].owner = NoOne
     /\ key' = [key EXCEPT ![m] = [owner |-> A, left |-> T]]
-    /\ \E token \in {Most(fence[m], 1)} \cup (fence[m] + 1..Greatest) : fence' = [fence EXCEPT ![m] = token]
+    /\ \E token \in {Max(fence[m], 1)} \cup (fence[m] + 1..Greatest) : fence' = [fence EXCEPT ![m] = token]
     /\ UNCHANGED <<age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 -----------------------------------------------------------------------------
@@ -133,7 +127,7 @@ Stands(m) ==
     /\ \/ key[m].owner = H
        \/ key[m].owner = NoOne /\ ~Kept("3.12 no free key")
        \/ key[m].owner \notin {H, NoOne} /\ ~Kept("3.12 the old owner stands")
-    /\ fence[m] <= Most(mark, 1) \/ ~Kept("3.12 no greater token since")
+    /\ fence[m] <= Max(mark, 1) \/ ~Kept("3.12 no greater token since")
 
 Swap(b, m) ==
     /\ vote[b][m] = None
@@ -150,7 +144,7 @@ Counted(c) == {m \in Masters : vote[c][m] = 0 \/ (vote[c][m] <= Guard /\ ~Kept("
 
 \* The shortest rest of the best quorum.
 Adopt(b) ==
-    LET quorum == IF Kept("3.12 a quorum") THEN Quorum ELSE 1
+    LET quorum == IF Kept("3.12 a quorum") THEN Majority ELSE 1
         lasts(n) == Cardinality({m \in Counted(b) : rest[b][m] >= n}) >= quorum
     IN /\ client[b].phase = "asking"
        /\ \E n \in 1..Longest :
@@ -190,7 +184,7 @@ Grant(c, m) ==
     /\ vote' = [vote EXCEPT ![c][m] = Guard - age[m]]
     /\ UNCHANGED <<age, ran, told, mark, rest, later, adopted, between, losses>>
 
-Granted(c) == Cardinality({m \in Masters : vote[c][m] = 0}) >= Quorum
+Granted(c) == Cardinality({m \in Masters : vote[c][m] = 0}) >= Majority
 
 \* The masters gave different tokens: the greatest one, or a greater one, is stored.
 Agree(c, m) ==
@@ -203,7 +197,7 @@ Agree(c, m) ==
 
 Win(c) ==
     /\ client[c].phase = "asking" /\ client[c].round < T
-    /\ Granted(c) /\ \E token \in 1..Greatest : Cardinality({m \in Masters : given[c][m] = token}) >= Quorum
+    /\ Granted(c) /\ \E token \in 1..Greatest : Cardinality({m \in Masters : given[c][m] = token}) >= Majority
     /\ client' = [client EXCEPT ![c] = [phase |-> "holding", left |-> T - client[c].round, round |-> 0]]
     /\ later' = TRUE
     /\ UNCHANGED <<key, fence, age, ran, told, mark, vote, given, rest, adopted, between, losses>>
@@ -237,7 +231,7 @@ Tick ==
        /\ key' = [m \in Masters |-> IF Ended(key, gone)[m].left <= 1 THEN Free
                                     ELSE [Ended(key, gone)[m] EXCEPT !.left = @ - 1]]
        /\ given' = [c \in Rivals |-> IF c \in gone THEN NoneGiven ELSE given[c]]
-       /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
+       /\ age' = [m \in Masters |-> Min(age[m] + 1, Guard)]
        /\ rest' = [b \in Adopters |-> [m \in Masters |-> IF Aged(b).phase = "asking" THEN Minus(rest[b][m], 1) ELSE 0]]
        /\ UNCHANGED <<fence, ran, told, mark, later, adopted, between, losses>>
 
@@ -253,7 +247,7 @@ Lose(m) ==
 -----------------------------------------------------------------------------
 \* A has the lock, with the votes of a quorum or of more.
 Init ==
-    /\ \E of \in {Q \in SUBSET Masters : Cardinality(Q) >= Quorum} :
+    /\ \E of \in {Q \in SUBSET Masters : Cardinality(Q) >= Majority} :
            /\ key = [m \in Masters |-> IF m \in of THEN [owner |-> A, left |-> T] ELSE Free]
            /\ fence = [m \in Masters |-> IF m \in of THEN 1 ELSE 0]
     /\ age = [m \in Masters |-> Guard] /\ ran = {}
@@ -275,7 +269,7 @@ OneAdopter  == adopted <= 1
 NoneBetween == ~between
 \* A handle that stands on a quorum which answered its detach can be adopted, unless a rival had the lock.
 GoodHandle  ==
-    LET stands(these) == Cardinality({m \in these : key[m].owner = H}) >= Quorum
+    LET stands(these) == Cardinality({m \in these : key[m].owner = H}) >= Majority
     IN mark # 0 /\ ~later /\ stands({m \in Masters : told[m] # Silent}) => stands({m \in Masters : fence[m] <= mark})
 
 (* Violated on purpose: a model in which nothing happens is safe, too.     *)

@@ -8,17 +8,16 @@
 (* Each step changes one master, or one client, or all clocks together. So *)
 (* all conjuncts but the last three of Inv are about one master each.      *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Clients, NoOne,
+    Clients, NoOne,
     OneOfMany,         \* TRUE: Masters is one master of a fleet of any size
     T,                 \* the longest lease: max_ttl
     Short, S,          \* leases of these clients last S ticks, all others T
     D,                 \* an acquire counts its votes within D ticks
     Guard,             \* a memory younger than Guard has no vote
-    Drift,             \* a client's clock loses at most Drift ticks in a lease
-    Broken             \* the rules that are left out
+    Drift              \* a client's clock loses at most Drift ticks in a lease
 
 ASSUME {T, S, D, Guard, Drift} \subseteq Nat /\ Short \subseteq Clients /\ S <= T
 
@@ -27,9 +26,6 @@ VARIABLES
     master   \* [Masters -> the key, the age of the memory, and the votes of the present rounds]
 vars == <<client, master>>
 
-Kept(rule)  == rule \notin Broken
-Min(a, b)   == IF a < b THEN a ELSE b
-Minus(a, b) == IF a > b THEN a - b ELSE 0
 Lease(c)    == IF c \in Short THEN S ELSE T
 Margin      == IF Kept("3.1 drift") THEN Drift ELSE 0
 

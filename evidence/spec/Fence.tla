@@ -8,17 +8,16 @@
 (* never. Replies are lost. The register is that of Attiya, Bar-Noy and    *)
 (* Dolev, "Sharing memory robustly in message-passing systems", JACM 1995. *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Owners,  \* sets of model values
+    Owners,           \* a set of model values
     Nobody,
     Proposals,        \* an acquire proposes one of these: a clock that is ahead, or 0
     Rounds,           \* of writing back, then the owner gives up
     InTurn,           \* TRUE: nobody begins before the others have ended
     Late,             \* TRUE: commands run after their round, and replies are lost
-    MayGiveUp,        \* TRUE: an owner may end without a token at any time
-    Broken            \* the rules that are left out
+    MayGiveUp         \* TRUE: an owner may end without a token at any time
 
 VARIABLES
     stored,  \* [Masters -> [token, owner]]
@@ -27,9 +26,6 @@ VARIABLES
     answer   \* [Owners -> [Masters -> [token, yes]]], of the present round; token 0: none
 vars == <<stored, owner, sent, answer>>
 
-Kept(rule)   == rule \notin Broken
-Quorum       == Cardinality(Masters) \div 2 + 1
-Max(S)       == CHOOSE x \in S : \A y \in S : y <= x
 Silent       == [m \in Masters |-> [token |-> 0, yes |-> FALSE]]
 Command(kind, o, token) == [kind: {kind}, owner: {o}, token: {token}, to: Masters]
 Done         == {o \in Owners : owner[o].phase = "done"}
@@ -45,7 +41,7 @@ Begin(o) ==
     /\ owner[o].phase = "idle" /\ (InTurn => Busy = {})
     /\ \E proposal \in Proposals :
            /\ owner' = [owner EXCEPT ![o] = [phase |-> "acquiring", token |-> proposal, round |-> 0,
-                                             floor |-> Max({0} \cup {owner[d].token : d \in Done})]]
+                                             floor |-> MaxOf({0} \cup {owner[d].token : d \in Done})]]
            /\ sent' = sent \cup Command("acquire", o, proposal)
     /\ UNCHANGED <<stored, answer>>
 
@@ -56,7 +52,7 @@ Begin(o) ==
 Granted(now, c) ==
     CASE now.owner = c.owner                          -> now
       [] ~Kept("a proposal above the own counter")    -> [token |-> now.token + 1, owner |-> c.owner]
-      [] OTHER                                        -> [token |-> Max({now.token + 1, c.token}), owner |-> c.owner]
+      [] OTHER                                        -> [token |-> MaxOf({now.token + 1, c.token}), owner |-> c.owner]
 
 Accepts(now, c) ==
     \/ now.token < c.token
@@ -94,9 +90,9 @@ Takes(o, token) ==
 OneRound(o) ==
     /\ owner[o].phase = "acquiring"
     /\ \E t \in Tokens(o) :
-           /\ \/ Cardinality(Givers(o, t)) >= Quorum
+           /\ \/ Cardinality(Givers(o, t)) >= Majority
               \/ /\ ~Kept("one token from a quorum")
-                 /\ Cardinality(Answered(o)) >= Quorum /\ t = Max(Tokens(o))
+                 /\ Cardinality(Answered(o)) >= Majority /\ t = MaxOf(Tokens(o))
            /\ Takes(o, t)
 
 Store(o, token) ==
@@ -108,20 +104,20 @@ Store(o, token) ==
 
 \* The masters of a quorum gave different tokens: the greatest one is written back.
 WriteBack(o) ==
-    /\ owner[o].phase = "acquiring" /\ Cardinality(Answered(o)) >= Quorum
-    /\ \A t \in Tokens(o) : Cardinality(Givers(o, t)) < Quorum
+    /\ owner[o].phase = "acquiring" /\ Cardinality(Answered(o)) >= Majority
+    /\ \A t \in Tokens(o) : Cardinality(Givers(o, t)) < Majority
     /\ Kept("one token from a quorum")
-    /\ Store(o, Max(Tokens(o)))
+    /\ Store(o, MaxOf(Tokens(o)))
 
 StoredByQuorum(o) ==
-    /\ owner[o].phase = "storing" /\ Cardinality(Acceptors(o)) >= Quorum
+    /\ owner[o].phase = "storing" /\ Cardinality(Acceptors(o)) >= Majority
     /\ Takes(o, owner[o].token)
 
 \* Another owner was faster on some master: above its token, too.
 Again(o) ==
-    /\ owner[o].phase = "storing" /\ Cardinality(Acceptors(o)) < Quorum
-    /\ Cardinality(Answered(o)) >= Quorum
-    /\ Store(o, Max(Tokens(o)) + 1)
+    /\ owner[o].phase = "storing" /\ Cardinality(Acceptors(o)) < Majority
+    /\ Cardinality(Answered(o)) >= Majority
+    /\ Store(o, MaxOf(Tokens(o)) + 1)
 
 GivesUp(o) ==
     /\ MayGiveUp /\ o \in Busy

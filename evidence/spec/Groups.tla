@@ -17,11 +17,10 @@
 (* Acquire, renewal and healing are one action, as in Exclusion.tla. An    *)
 (* answer to a holder counts without an old memory if it is in time: 3.7.  *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters,       \* the masters; a quorum is a majority of them
-    Bare,          \* those that are one server, Only
+    Bare,          \* the masters that are one server, Only
     Servers,       \* the servers of each other master
     Clients, NoOne, Only,
     Ended,         \* the term of a note that no connection can have any more
@@ -31,8 +30,7 @@ CONSTANTS
     Replicas,      \* so many acknowledgements a vote needs: the option `replicas`
     Moves, Losses, \* how many promotions and losses of memory there are; 99: any number
     Kinds,         \* the losses: "empty", "older" (a restart with an older memory), "flush"
-    Tokens,        \* the greatest fencing token; 0: no tokens
-    Broken         \* the rules that are left out
+    Tokens         \* the greatest fencing token; 0: no tokens
 
 VARIABLES
     server,  \* [Masters -> [its servers -> whom a server follows, and its data]]
@@ -42,12 +40,8 @@ VARIABLES
     moves, losses
 vars == <<server, client, vote, highest, moves, losses>>
 
-Kept(rule)  == rule \notin Broken
-Min(a, b)   == IF a < b THEN a ELSE b
-Minus(a, b) == IF a > b THEN a - b ELSE 0
 Of(m)       == IF m \in Bare THEN {Only} ELSE Servers
 Needs(m)    == IF m \in Bare THEN 0 ELSE Replicas
-Quorums     == {Q \in SUBSET Masters : 2 * Cardinality(Q) > Cardinality(Masters)}
 
 \* follows: itself for a primary. behind: it lacks a write of the server that it follows. The rest is data, which
 \* replicates: the key with its owner, the note with its writer and age, and the last token.
@@ -167,7 +161,7 @@ NoVotes == [m \in Masters |-> None]
 
 Win(c) ==
     /\ client[c].begun /\ client[c].round < T
-    /\ {m \in Masters : Counts(c, m)} \in Quorums
+    /\ Cardinality({m \in Masters : Counts(c, m)}) >= Majority
     /\ LET token == IF Tokens = 0 \/ client[c].holds THEN highest + 1
                     ELSE CHOOSE n \in 1..Tokens : \E m \in Masters : Counts(c, m) /\ vote[c][m].token = n
        IN /\ highest' = IF Tokens = 0 \/ client[c].holds THEN highest ELSE IF token > highest THEN token ELSE Tokens + 1

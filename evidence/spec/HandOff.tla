@@ -37,10 +37,10 @@
 (* were sent, so none of an attempt that is over runs behind a             *)
 (* confirmation. All ticks are ticks of real time.                         *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Clients,  \* sets of model values
+    Clients,    \* a set of model values
     Waiters,    \* the clients to which releases hand the lock
     Renewing,   \* the clients that renew and heal
     NoOne, Past,
@@ -51,8 +51,7 @@ CONSTANTS
     MaxToken,   \* tokens are at most as high: no master gives a higher one
     Proposals,  \* a grant proposes one of these tokens
     Losses,     \* how many times a master loses its memory
-    Faults,     \* "jump": a master's clock may jump one tick ahead; "evict": an operator evicts a waiter
-    Broken      \* the rules that are left out
+    Faults      \* "jump": a master's clock may jump one tick ahead; "evict": an operator evicts a waiter
 
 ASSUME Waiters \subseteq Clients /\ Renewing \subseteq Clients /\ Claim <= T /\ D < T
 
@@ -71,12 +70,7 @@ VARIABLES
     losses
 vars == <<key, fence, late, age, client, vote, message, reply, evicted, top, fell, losses>>
 
-Kept(rule)  == rule \notin Broken
-Minus(a, b) == IF a > b THEN a - b ELSE 0
-Least(a, b) == IF a < b THEN a ELSE b
-Most(a, b)  == IF a > b THEN a ELSE b
-Quorum      == Cardinality(Masters) \div 2 + 1
-IsQuorum(Q) == Cardinality(Q) >= Quorum
+IsQuorum(Q) == Cardinality(Q) >= Majority
 Quorums     == {Q \in SUBSET Masters : IsQuorum(Q)}
 Tokens      == 0..MaxToken
 
@@ -119,7 +113,7 @@ May(c, m) == IF c \in Waiters THEN m \notin evicted[c].at ELSE TRUE
 \* A master gives a token above its last one, and at least the proposed one; the owner of the last one has it.
 Given(m, owner) ==
     IF fence[m].owner = owner THEN {fence[m].token}
-    ELSE {t \in {Most(fence[m].token + 1, p) : p \in Proposals} : t <= MaxToken}
+    ELSE {t \in {Max(fence[m].token + 1, p) : p \in Proposals} : t <= MaxToken}
 
 Stored(m, token, owner) == IF fence[m].token < token THEN [token |-> token, owner |-> owner] ELSE fence[m]
 
@@ -148,7 +142,7 @@ LateWrite(m) ==
 
 \* A hold begins. What an evicted client still believes is nobody's promise.
 Begins(c, token) ==
-    /\ top' = IF Safe(c) THEN Most(top, token) ELSE top
+    /\ top' = IF Safe(c) THEN Max(top, token) ELSE top
     /\ fell' = (fell \/ (Safe(c) /\ token <= top))
 
 -----------------------------------------------------------------------------
@@ -193,7 +187,7 @@ Win(c) ==
 Renewed(c) ==
     /\ Holds(c) /\ client[c].begun /\ client[c].left > 0
     /\ IsQuorum({m \in Masters : Counts(c, m)})
-    /\ client' = [client EXCEPT ![c].left = Most(@, T - client[c].round), ![c].begun = FALSE, ![c].round = 0,
+    /\ client' = [client EXCEPT ![c].left = Max(@, T - client[c].round), ![c].begun = FALSE, ![c].round = 0,
                                 ![c].open = FALSE, ![c].sent = 0]
     /\ vote' = [vote EXCEPT ![c] = NoVotes]
     /\ message' = IF c \in Waiters THEN [message EXCEPT ![c] = NoVotes] ELSE message
@@ -316,7 +310,7 @@ End(c) ==
 \* what answers that are under way may prove.
 Had(w) == LET c == client[w]
           IN IF ~Holds(w) THEN Claim
-             ELSE Most(c.left, Most(IF \E m \in Masters : reply[w][m] = "yes" THEN Minus(T, c.sent) ELSE 0,
+             ELSE Max(c.left, Max(IF \E m \in Masters : reply[w][m] = "yes" THEN Minus(T, c.sent) ELSE 0,
                                     IF \E m \in Masters : vote[w][m].is THEN Minus(T, c.round) ELSE 0))
 Evict(w, m) ==
     /\ "evict" \in Faults /\ May(w, m) /\ client[w].phase # "asking"
@@ -337,7 +331,7 @@ Lose(m) ==
     /\ UNCHANGED <<client, vote, reply, evicted, top, fell>>
 
 Older(k) ==
-    LET since == Least(k.since + (1 - k.ahead), T)
+    LET since == Min(k.since + (1 - k.ahead), T)
     IN IF ~k.is \/ (since >= Length /\ Kept("3.10 whole messages") /\ Kept("3.10 stamp of the grant")) THEN None
        ELSE [k EXCEPT !.since = since, !.ahead = 0, !.wait = Minus(@, 1)]
 
@@ -350,9 +344,9 @@ Aged(c) ==
                   [] k.phase = "holding" -> left = 0 /\ ~open
                   [] OTHER               -> TRUE
     IN IF dead THEN Idle ELSE
-       [k EXCEPT !.left = left, !.round = IF k.begun THEN Least(@ + 1, T) ELSE 0,
+       [k EXCEPT !.left = left, !.round = IF k.begun THEN Min(@ + 1, T) ELSE 0,
                  !.begun = k.begun /\ (left > 0 \/ k.phase = "asking"), !.open = open,
-                 !.sent = IF open THEN Least(@ + 1, T) ELSE 0]
+                 !.sent = IF open THEN Min(@ + 1, T) ELSE 0]
 
 Tick ==
     LET next  == [c \in Clients |-> Aged(c)]
@@ -361,7 +355,7 @@ Tick ==
     IN /\ client' = [c \in Clients |-> IF next[c].begun THEN next[c] ELSE [next[c] EXCEPT !.round = 0]]
        /\ key' = [m \in Masters |-> PastOf(ended, gone[m])]
        /\ fence' = [m \in Masters |-> IF fence[m].owner \in ended THEN [fence[m] EXCEPT !.owner = NoOne] ELSE fence[m]]
-       /\ age' = [m \in Masters |-> Least(age[m] + 1, Guard)]
+       /\ age' = [m \in Masters |-> Min(age[m] + 1, Guard)]
        /\ vote' = [c \in Clients |-> [m \in Masters |->
               IF ~vote[c][m].is \/ ~next[c].begun THEN None ELSE [vote[c][m] EXCEPT !.wait = Minus(@, 1)]]]
        /\ message' = [w \in Waiters |-> IF (w \in ended /\ Fresh(w)) \/ (Holds(w) /\ ~next[w].open) THEN NoVotes
@@ -399,7 +393,7 @@ ProofIsTrue == \A c \in Clients : Believes(c) /\ Safe(c) => ~client[c].clash
 
 \* An evicted waiter keeps what it had, and gets no more.
 NoneComesBack == \A w \in Waiters :
-    IsQuorum(evicted[w].at) /\ Holds(w) => Most(client[w].left, ByProof(w)) <= evicted[w].left
+    IsQuorum(evicted[w].at) /\ Holds(w) => Max(client[w].left, ByProof(w)) <= evicted[w].left
 
 (* These are violated on purpose: a model in which nothing happens is safe, too. *)
 NobodyProves == \A w \in Waiters : ~(Proven(w) /\ client[w].left = 0)

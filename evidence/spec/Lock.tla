@@ -23,10 +23,10 @@
 (* has them), proxies, hold counts, a hand-over on a master whose note was *)
 (* evicted, and a master that is durable for a part of its memory.         *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Clients,  \* sets of model values
+    Clients,           \* a set of model values
     NoOne,             \* the owner of a free lock
     Over,              \* the owner of a key that a dead attempt left behind
     T,                 \* a lease lasts T ticks on a master
@@ -39,7 +39,6 @@ CONSTANTS
     Losses,            \* so many times a master may lose its memory; 99: any number of times
     Durable,           \* masters that keep their memory in a restart
     Faults,            \* what may go wrong beside restarts, see below
-    Broken,            \* the rules that are left out
     Variants           \* other forms of the rules, see below
 
 (* Faults: "flush"      FLUSHALL at any time                               *)
@@ -72,12 +71,10 @@ VARIABLES
     losses   \* so many losses of memory may still come
 vars == <<key, memory, client, vote, losses>>
 
-Kept(rule) == rule \notin Broken
 Plain      == "nothing reduced" \in Variants
-Min(a, b)  == IF a < b THEN a ELSE b
 Locks      == IF Second = {} THEN {1} ELSE {1, 2}
 Name(c)    == IF c \in Second THEN 2 ELSE 1
-Quorum     == IF Kept("3.1 quorum") THEN Cardinality(Masters) \div 2 + 1 ELSE 1
+Quorum     == IF Kept("3.1 quorum") THEN Majority ELSE 1
 
 \* The options of a client. max_ttl decides its Guard and its D.
 Lease(c)    == IF c \in Short THEN ShortT ELSE T

@@ -14,18 +14,17 @@
 (* over whose message was lost (Unclaimed). Every other step of a client   *)
 (* that can be done is done at some time.                                  *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, Sequences, TLC
+EXTENDS Common, Sequences
 
 CONSTANTS
-    Masters, Clients,  \* sets of model values
+    Clients,           \* a set of model values
     Down,              \* masters that never answer
     Together,          \* the clients that are threads of one process; each other one is alone
     NoOne,             \* the owner of a free lock
     Fair,              \* TRUE: fair mode; FALSE: a newcomer may pass the queue
     Crashes,           \* so many clients may crash
     Losses,            \* so many messages may be lost
-    Once,              \* TRUE: each client comes once
-    Broken             \* the rules that are left out
+    Once               \* TRUE: each client comes once
 
 VARIABLES
     holder,   \* [Masters -> the client that has the key, or NoOne]
@@ -39,8 +38,6 @@ VARIABLES
     losses    \* so many messages may still be lost
 vars == <<holder, handed, queue, tickets, client, vote, woken, earlier, losses>>
 
-Kept(rule)  == rule \notin Broken
-Quorum      == Cardinality(Masters) \div 2 + 1
 Up          == Masters \ Down
 Range(s)    == {s[i] : i \in DOMAIN s}
 Rank(s, x)  == CHOOSE i \in DOMAIN s : s[i] = x
@@ -134,7 +131,7 @@ Arrive(c) == /\ client[c] = "away" /\ Becomes(c, "arriving")
 
 \* The validity decides in Lock.tla; here a quorum does. Its places elsewhere are given up.
 Win(c) ==
-    /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) >= Quorum
+    /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) >= Majority
     /\ Becomes(c, "holding")
     /\ tickets' = Without(tickets, c)
     /\ queue' = [m \in Masters |-> Without(queue[m], c)]
@@ -147,14 +144,14 @@ Win(c) ==
 \* vote had taken it. The votes go to the first waiter, unless another client has a quorum. So do masters that
 \* are free and refused, because a dead waiter stands first there: the nudge.
 Fail(c) ==
-    /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) < Quorum
+    /\ client[c] \in {"arriving", "asking"} /\ Cardinality(Said(c, "yes")) < Majority
     /\ Said(c, "none") \subseteq Down
     /\ Becomes(c, "waiting")
     /\ vote' = [vote EXCEPT ![c] = Nothing]
     /\ LET known  == IF c \in Range(tickets) THEN tickets ELSE Append(tickets, c)
            back   == IF Kept("4 the place first") THEN Said(c, "yes") ELSE {}
            row(m) == IF m \in back THEN Joined(m, c, known) ELSE queue[m]
-           others == \A x \in Clients : Cardinality({m \in Masters : holder[m] = x}) < Quorum
+           others == \A x \in Clients : Cardinality({m \in Masters : holder[m] = x}) < Majority
            nudged == IF others /\ Kept("4 nudge") THEN {m \in Said(c, "no") : holder[m] = NoOne} ELSE {}
        IN /\ tickets' = known
           /\ IF Kept("3.1 undo")
@@ -172,7 +169,7 @@ Looks(c) == \A x \in Together :
 \* any message.
 Wake(c) ==
     /\ client[c] = "waiting"
-    /\ \/ Cardinality(woken[c]) >= Quorum
+    /\ \/ Cardinality(woken[c]) >= Majority
        \/ woken[c] # {} /\ Kept("4 few messages wake")
        \/ Looks(c) /\ Kept("4 bounded sleep")
     /\ Becomes(c, "asking")

@@ -22,17 +22,16 @@
 (* dead attempts. The order of waiting changes no vote. After a loss of    *)
 (* memory tokens rest on clocks, so rows with losses have none.            *)
 (***************************************************************************)
-EXTENDS Naturals, FiniteSets, TLC
+EXTENDS Common
 
 CONSTANTS
-    Masters, Readers, Writers,  \* sets of model values
+    Readers, Writers,           \* sets of model values
     T,                          \* a lease lasts T ticks on a master
     Short, ShortT,              \* clients with a shorter lease
     D,                          \* an acquire is decided within D ticks
     Guard,                      \* a memory younger than Guard has no vote
     Losses,                     \* so many masters may lose their memory
-    MaxToken, Proposals,        \* 0: no tokens; a writer proposes one of these, or 0
-    Broken                      \* the rules that are left out
+    MaxToken, Proposals         \* 0: no tokens; a writer proposes one of these, or 0
 
 VARIABLES
     key,     \* [Masters -> [Clients -> the kind of its key, and the rest of its lease]]
@@ -43,11 +42,8 @@ VARIABLES
     won      \* the greatest token of a writer, and of any client; whether some token was too low
 vars == <<key, master, client, vote, losses, won>>
 
-Kept(rule) == rule \notin Broken
 Clients    == Readers \cup Writers
 Lease(c)   == IF c \in Short THEN ShortT ELSE T
-Max(S)     == CHOOSE x \in S : \A y \in S : y <= x
-Majority   == Cardinality(Masters) \div 2 + 1
 
 NoKey  == [kind |-> "none", left |-> 0]
 NotRun == [answer |-> "none", token |-> 0]
@@ -138,8 +134,8 @@ NoRound(c) == [vote EXCEPT ![c] = [m \in Masters |-> NotRun]]
 \* The greatest token is written back where the client's key stands.
 Store(c, m) ==
     /\ client[c].phase = "acquiring" /\ HasQuorum(c) /\ Agreed(c) = {} /\ Stands(m, c)
-    /\ \E t \in Max(Tokens(c))..MaxToken :
-           /\ client[c].kind = "shared" => t = Max(Tokens(c))
+    /\ \E t \in MaxOf(Tokens(c))..MaxToken :
+           /\ client[c].kind = "shared" => t = MaxOf(Tokens(c))
            /\ t > master[m].token \/ client[c].kind = "shared"
            /\ master' = [master EXCEPT ![m].token = IF t > @ THEN t ELSE @]
            /\ vote' = [vote EXCEPT ![c][m] = [answer |-> IF @ = NotRun THEN Judged(m) ELSE @.answer, token |-> t]]
@@ -152,8 +148,8 @@ Win(c) ==
                                                round |-> 0, token |-> t]]
            /\ won' = IF client[c].phase = "holding" \/ MaxToken = 0 THEN won
                      ELSE IF client[c].kind = "exclusive"
-                     THEN [writer |-> Max({t, won.writer}), any |-> Max({t, won.any}), late |-> won.late \/ t <= won.any]
-                     ELSE [won EXCEPT !.any = Max({t, @}), !.late = @ \/ t < won.writer]
+                     THEN [writer |-> MaxOf({t, won.writer}), any |-> MaxOf({t, won.any}), late |-> won.late \/ t <= won.any]
+                     ELSE [won EXCEPT !.any = MaxOf({t, @}), !.late = @ \/ t < won.writer]
     /\ vote' = NoRound(c)
     /\ UNCHANGED <<key, master, losses>>
 

@@ -47,7 +47,6 @@ Event == Events[trace][next]
 
 -----------------------------------------------------------------------------
 Same  == UNCHANGED vars
-Max(a, b) == IF a > b THEN a ELSE b
 TheKey(m) == key[m][1]  \* each trace has one lock
 
 \* The note that a script read. -2: it reads none; -1: there is none; else the age that the note tells.

@@ -13,8 +13,6 @@ _CONSTANT = re.compile(r"(\w+)=(\{[^}]*\}|\S+)")
 
 @dataclass(frozen=True)
 class Case:
-    """One search of a module of TLA+."""
-
     name: str
     module: str
     constants: dict[str, str]
@@ -31,7 +29,6 @@ class Case:
     quick: bool
 
     def search(self) -> Result:
-        """Raises ``MissingError``."""
         return check(self.module, self.constants, self.invariants, self.config, shortest=bool(self.steps))
 
     def expects(self, result: Result) -> bool:
@@ -40,7 +37,6 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All cases of cases.txt, in its order."""
     scopes: dict[str, dict[str, str]] = {}
     values: dict[str, str] = {}
     module, invariants, config = "", "", ""
@@ -62,13 +58,19 @@ def cases() -> Iterator[Case]:
             finds, name, where, *left_out = line.split(" | ")
             found = re.fullmatch(r"(?:([*+]) )?(a property|\S+)(?: (\d+))?", finds)
             assert found, line
+            violates = found[2] if found[2] != "safe" else ""
+            checked, lines = invariants, config
+            if violates in config.split():
+                checked, lines = "", re.sub("PROPERTIES .*", f"PROPERTIES {violates}", config)
+            elif violates.isidentifier():
+                checked, lines = violates, re.sub("PROPERTIES .*", "", config)
             yield Case(
                 name.replace("%", "".join(left_out).strip('"')),
                 module,
                 constants(f"{where} Broken={{{left_out[0]}}}" if left_out else where),
-                tuple(invariants.split() or [found[2]]),
-                config,
-                violates=found[2] if found[2] != "safe" else "",
+                tuple(checked.split()),
+                lines,
+                violates,
                 steps=int(found[3] or 0),
                 full=found[1] == "*",
                 quick=found[1] == "+",

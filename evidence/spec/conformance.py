@@ -65,7 +65,6 @@ class Deviation:
 
 
 def recorded(schedule: Schedule) -> list[Trace]:
-    """The traces of one schedule."""
     play = Play(schedule, record=True)
     play.play()
     recorder, masters = play.world.recorder, len(play.world.hosts)

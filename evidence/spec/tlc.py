@@ -51,7 +51,7 @@ def check(
     ``more``: lines for the configuration. ``shortest``: with one worker. Only then TLC promises that a
     counter-example is a shortest one.
     """
-    lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}", more]
+    lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}" if invariants else "", more]
     lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
     lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
     began = time.monotonic()

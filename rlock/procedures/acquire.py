@@ -245,9 +245,9 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
             named = holder_identity(vote.holder)
             holder = holder or named
-            # The same holder has renewed its lease. Another one may have stopped after a hand-off, or be a
-            # dead contender on this master alone: then the lease that the quorum named still ends first.
-            free_at = max(free_at, expires_at) if named == holder else min(free_at, expires_at)
+            # The same holder has renewed, or its longest reader has left. Another one may be a dead contender
+            # on this master alone, or stopped after a hand-off: the lease that the quorum named ends first.
+            free_at = expires_at if named == holder else min(free_at, expires_at)
 
 
 def _ask_one(

@@ -43,7 +43,7 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
 
 
 def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
-    """Whether some owner may hold it; False is certain.
+    """Whether some owner may hold it; False is certain about leases that are longer than this takes.
 
     Raises `QuorumUnreachableError` if fewer than a quorum answered, or if no master names a holder and too
     many may have forgotten one.
@@ -57,17 +57,15 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tuple[Ballot, bool]]:
     """The first answers, and whether an owner may have a quorum.
 
-    The answers of one round are of different instants: the votes of an owner that a master names may have
-    moved to others meanwhile. A master that says "free" in both rounds was free between them, because no
-    lease can begin and end within the two.
+    The answers of one round are of different instants: the votes of an owner may have moved from master to
+    master meanwhile. A master that says "free" in both rounds was free between them, unless a whole lease
+    began and ended within the two. An owner that a master names may have one of MIN_TTL.
     """
     ballot = yield from _ask(masters, name, timeout)
-    if may_be_held(masters.context, ballot):
-        return ballot, True
-    if not ballot.most_named()[1]:
-        return ballot, False
+    if may_be_held(masters.context, ballot) or ballot.quorum == 1:
+        return ballot, may_be_held(masters.context, ballot)
     again = yield from _ask(masters, name, timeout)
-    too_long = masters.context.clock() - ballot.sent_at >= MIN_TTL
+    too_long = ballot.most_named()[1] > 0 and masters.context.clock() - ballot.sent_at >= MIN_TTL
     return ballot, too_long or may_be_held(masters.context, ballot, again)
 
 

@@ -45,7 +45,7 @@ _KINDS = {
 
 def fault(reply: Any) -> Fault:
     """The fault in an error reply. Inside a script the server wraps the message of the command."""
-    text = str(reply).strip()
+    text = str(reply).strip().partition(" script: ")[0]  # one text for all scripts of a cause
     for word, kind in _KINDS.items():
         if word in text:
             return Fault(kind, text)

@@ -41,10 +41,6 @@ class Eyes:
         """How many places the queue of a lock has, on the first master."""
         return int(self.raws[0].zcard(queue(name)))
 
-    def channels(self) -> list[str]:
-        """Channels of ours that somebody subscribes to."""
-        return [str(name) for one in self.raws for name in one.pubsub_channels("rlock:*")]
-
     def connections(self) -> int:
         return len(self.raws[0].client_list())
 
@@ -66,13 +62,6 @@ async def nothing_left(eyes: Eyes, *clients: rlock.asyncio.Client) -> None:
     await soon(lambda: not eyes.keys() and not any(notes(client) for client in clients))
     assert not eyes.keys()
     assert [notes(client) for client in clients] == [[] for _ in clients]
-
-
-async def quiet(eyes: Eyes) -> None:
-    """No subscription and no task but the caller's, a little later."""
-    await soon(lambda: not eyes.channels() and len(asyncio.all_tasks()) == 1)
-    assert not eyes.channels()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def free_at_once(client: rlock.asyncio.Client, name: str) -> None:
@@ -113,11 +102,4 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def eyes(masters: Fleet) -> Iterator[Eyes]:
     """Looks into the first three masters."""
     with closing(Eyes(masters(3).urls)) as eyes:
-        yield eyes
-
-
-@pytest.fixture
-def eyes1(masters: Fleet) -> Iterator[Eyes]:
-    """Looks into the first master."""
-    with closing(Eyes(masters(1).urls)) as eyes:
         yield eyes

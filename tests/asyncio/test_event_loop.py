@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ import rlock
 from rlock.asyncio import Client
 from rlock.testing import MemoryMasters
 
+from ..lock.conftest import in_background
 from ..servers import Fleet
 from .conftest import AT_ONCE_S, TTL, Eyes, Run, soon
 
@@ -44,7 +44,6 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
     if run is not asyncio.run and eager is _eager:
         pytest.skip("uvloop runs no task eagerly before Python 3.12")
     order: list[int] = []
-    errors: list[BaseException] = []
 
     async def work(client: Client, number: int) -> None:
         async with client.lock("x", fair=True):
@@ -70,18 +69,8 @@ def test_a_loop_that_starts_tasks_eagerly_does_not_dead_lock(run: Run, eyes: Eye
                 assert order == []
             await asyncio.wait_for(asyncio.gather(*tasks), 10)
 
-    def live() -> None:
-        try:
-            run(main())
-        except BaseException as error:
-            errors.append(error)
-
     # In a thread that nobody waits for at the end: a loop that waits for its own mutex does so for ever.
-    thread = threading.Thread(target=live, daemon=True)
-    thread.start()
-    thread.join(15)
-    assert not thread.is_alive(), "dead-locked"
-    assert errors == []
+    in_background(lambda: run(main())).result(15)
     assert sorted(order) == [0, 1, 2, 3]
 
 
@@ -111,23 +100,6 @@ async def test_a_cancelled_close_waits_until_slow_masters_have_done_what_they_we
     assert eyes.keys() == [], "locked for a whole ttl"
 
 
-_LOOK_UP = socket.getaddrinfo
-
-
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
-    """Names and what looks each of them up; the resolver knows the others."""
-    known: dict[str, Callable[[], Any]] = {}
-
-    def look_up(host: Any, *args: Any, **options: Any) -> Any:
-        if host in known and not options.get("flags", 0) & socket.AI_NUMERICHOST:
-            return known[host]()
-        return _LOOK_UP(host, *args, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return known
-
-
 @pytest.fixture
 def dead() -> Iterator[tuple[str, int]]:
     """An address that answers no SYN: the backlog of its socket is full."""
@@ -146,19 +118,22 @@ def dead() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
 def test_of_two_addresses_the_second_is_tried_if_the_first_is_dead(
-    run: Run, eyes1: Eyes, names: dict[str, Callable[[], Any]], dead: tuple[str, int], blocking: bool
+    run: Run, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, dead: tuple[str, int], blocking: bool
 ) -> None:
-    where = ("127.0.0.1", int(eyes1.urls[0].rpartition(":")[2]))
-    names["both.test"] = lambda: [
-        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", address) for address in (dead, where)
-    ]
+    look_up, where = socket.getaddrinfo, ("127.0.0.1", int(eyes.urls[0].rpartition(":")[2]))
 
-    url = eyes1.urls[0].replace("127.0.0.1", "both.test")
+    def both(host: Any, *args: Any, **options: Any) -> Any:
+        if host != "both.test" or options.get("flags", 0) & socket.AI_NUMERICHOST:
+            return look_up(host, *args, **options)
+        kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+        return [(*kind, address) for address in (dead, where)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    url = eyes.urls[0].replace("127.0.0.1", "both.test")
 
     async def main() -> None:
-        async with Client([url], 2.0) as client:
-            assert await client.lock("x").acquire(timeout=2)
-            await client.lock("x").release()
+        async with Client([url], 2.0) as client, client.lock("x"):
+            pass
 
     began = time.monotonic()
     if blocking:

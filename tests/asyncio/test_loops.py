@@ -10,9 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import traceback
-from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -20,6 +18,7 @@ import rlock
 import rlock.asyncio
 from rlock.asyncio import Client, RLock
 
+from ..lock.conftest import eventually, in_background
 from .conftest import TTL, Eyes, Run, free_at_once, nothing_left, soon
 
 EVERY_LOOP = True
@@ -31,32 +30,23 @@ def test_one_client_serves_one_event_loop_after_another(run: Run, eyes: Eyes) ->
     client = Client(eyes.urls, TTL)
     before = eyes.connections()
 
-    async def work(nested: bool) -> int:
+    async def work(*, last: bool = False) -> int:
         lock = client.lock("x")
         assert lock.hold_count == 0
         async with lock:
-            if nested:
-                async with lock:
-                    pass
-            return lock.fencing_token
+            token = lock.fencing_token
+        if last:
+            await client.close()
+        return token
 
-    tokens = [run(work(nested=i % 2 == 0)) for i in range(5)]
+    tokens = [run(work(last=i == 4)) for i in range(5)]
     assert tokens == sorted(set(tokens))
     assert eyes.keys() == []
-
-    async def end() -> None:
-        await work(nested=False)
-        await client.close()
-
-    run(end())
     # Also the connections of the loops that ended without a close.
     gc.collect()
-    until = time.monotonic() + 3
-    while eyes.connections() > before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert eyes.connections() <= before
+    assert eventually(lambda: eyes.connections() <= before, 3.0)
     with pytest.raises(rlock.RLockError, match="closed"):
-        run(work(nested=False))
+        run(work())
 
 
 @pytest.mark.parametrize("closer", ["a third loop", "the loop of the holder", "the loop of who waits"])
@@ -94,21 +84,15 @@ def test_a_close_from_one_loop_ends_what_the_client_does_in_all(
             await client.close()
         await waiting
 
-    def live(work: Callable[[], Coroutine[object, object, None]]) -> None:
-        try:
-            run(work())
-        except BaseException as error:
-            said.append(repr(error))
-
     async def main() -> None:
         async with Client(eyes.urls, TTL) as other, other.lock("y"):
-            threads = [threading.Thread(target=live, args=(work,)) for work in (hold, wait_and_close)]
-            for thread in threads:
-                thread.start()
+            works = [in_background(lambda work=work: run(work())) for work in (hold, wait_and_close)]  # type: ignore[misc]
             if closer == "a third loop":
                 assert await soon(lambda: held.is_set() and eyes.queued("y"))
                 await asyncio.wait_for(client.close(), 5)
-            assert await soon(lambda: not any(thread.is_alive() for thread in threads), 8), "hangs"
+            assert await soon(lambda: all(work.done() for work in works), 8), "hangs"
+            for work in works:
+                work.result()
             await free_at_once(other, "x")
 
     run(main())
@@ -161,12 +145,8 @@ def test_a_child_that_was_forked_in_a_running_loop_holds_nothing_and_disturbs_no
             pid = os.fork()
             if not pid:
                 os._exit(child(sockets))
-            until, code = time.monotonic() + 20, None
-            while code is None and time.monotonic() < until:
-                await asyncio.sleep(0.02)
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                code = os.waitstatus_to_exitcode(status) if ended else None
-            assert code == 0
+            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
             lock.check()
             assert not waiter.done()
             # The same connections: none had to be made anew.
@@ -207,22 +187,16 @@ _EVERYTHING = """
                     for task in tasks[::2]:
                         task.cancel()
                 await asyncio.wait(tasks)
-            async with client.lock("y"):
-                await asyncio.sleep(0.7)
-                await client.status("y")
-                assert not await client.lock("y").lost.wait(0.1)
             await asyncio.ensure_future(client.lock("left").acquire())
+            await asyncio.sleep(0.7)
             half = asyncio.ensure_future(take(client.lock("y")))
             await asyncio.sleep(0)
         # A client that is closed while its first connections are being made.
         hurried = rlock.asyncio.Client(urls)
         task = asyncio.ensure_future(take(hurried.lock("z")))
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
         await hurried.close()
-        await asyncio.wait([task, half])
-        for one in (task, half):
-            one.exception()
+        await asyncio.gather(task, half, return_exceptions=True)
 
     asyncio.run(main())
     gc.collect()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
-import select
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from rlock import Client
 
 from ..lock.conftest import eventually
 from ..servers import Fleet, gone
-from .shell import RLOCK, Done, done, environment
+from .shell import RLOCK, Done, Screen, done, environment
 
 FLOCK = shutil.which("flock")
 #: The file of flock, the name of rlock run.
@@ -39,8 +37,7 @@ sys.exit(5)
 """
 #: A shell with job control: a job in the foreground, its stdout and stdin are the files named. Enter is `fg`.
 SHELL = """
-import fcntl, os, signal, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 job = os.fork()
 if not job:
@@ -144,27 +141,11 @@ def state(pid: int) -> str:
 @contextmanager
 def terminal(
     side: Side, *command: str, stdin: str = "/dev/tty", ttl: str = "10"
-) -> Iterator[tuple[int, int, Callable[[str], str]]]:
-    """The program in the foreground of a terminal: its keyboard, its pid, and a wait for a word of SHELL."""
-    master, slave = os.openpty()
+) -> Iterator[tuple[Screen, int]]:
+    """A terminal with the program in the foreground, which has this pid; SHELL is around it."""
     words = [sys.executable, "-c", SHELL, str(side.log), stdin, *command]
-    env = environment(side.urls, RLOCK_TTL=ttl)
-    shell = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
-    os.close(slave)
-    shown = b""
-
-    def until(word: str) -> str:
-        nonlocal shown
-        while not (found := re.search(rf"{word}([^;]*);".encode(), shown)):
-            assert select.select([master], [], [], 20)[0], f"no {word!r} in {shown!r}"
-            shown += os.read(master, 4096)
-        return found[1].decode().strip()
-
-    program = int(until("pid"))
-    try:
-        yield master, program, until
-    finally:
-        os.close(master)  # the shell hangs up
-        shell.wait(20)
-        side.end.touch()
-        assert gone(program, 20)
+    with closing(Screen(words, environment(side.urls, RLOCK_TTL=ttl))) as screen:
+        program = int(screen.until(r"pid (\d+);")[1])
+        yield screen, program
+    side.end.touch()
+    assert gone(program, 20)

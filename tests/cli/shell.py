@@ -1,13 +1,20 @@
-"""`rlock ...` as a process of its own, for tests of the command line."""
+"""`rlock ...` as a process of its own, or at a terminal, for tests of the command line."""
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import pty
+import re
+import select
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -121,3 +128,78 @@ def refused(found: Done, code: int, *told: str) -> None:
 def one_line(err: str) -> bool:
     """Whether there is one line on stderr, which is ours."""
     return err.startswith("rlock: ") and err.count("\n") == 1
+
+
+class Console:
+    """What a program prints and what is typed, by their descriptors."""
+
+    def __init__(self, output: int, keyboard: int) -> None:
+        self._output, self._keyboard = output, keyboard
+        self._printed, self._taken = b"", 0
+
+    @property
+    def text(self) -> str:
+        """All that was read so far."""
+        return self._printed.decode("utf-8", "replace")
+
+    @property
+    def rest(self) -> str:
+        """The part that is not taken yet, without what moves the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)[self._taken :]
+
+    def type(self, keys: str) -> None:
+        os.write(self._keyboard, keys.encode())
+
+    def read(self, timeout: float) -> bool:
+        """Whether something came within this time."""
+        if not select.select([self._output], [], [], max(0.0, timeout))[0]:
+            return False
+        with suppress(OSError):  # the program has closed its terminal
+            self._printed += (new := os.read(self._output, 65536))
+            return bool(new)
+        return False
+
+    def until(self, pattern: str, within: float = 20.0) -> re.Match[str]:
+        """Wait for this; it is taken, with all before it."""
+        deadline = time.monotonic() + within
+        while not (found := re.search(pattern, self.rest, re.DOTALL | re.MULTILINE)):
+            assert self.read(deadline - time.monotonic()), f"no {pattern!r} in {self.rest!r}"
+        self._taken += found.end()
+        return found
+
+
+class Screen(Console):
+    """A terminal, and a program that has it to itself: signals come as in a shell's window."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._ours, self._theirs = pty.openpty()
+        super().__init__(self._ours, self._ours)
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.before = self.mode()
+        screen = self._theirs
+        self.process = subprocess.Popen(
+            command, env=env, stdin=screen, stdout=screen, stderr=screen, preexec_fn=_take_terminal
+        )
+
+    def mode(self) -> list[Any]:
+        return termios.tcgetattr(self._theirs)
+
+    def ends(self) -> int:
+        """Its exit status, when all that it printed is read."""
+        deadline = time.monotonic() + 15
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.1)
+        while self.read(0.2):
+            pass
+        return self.process.wait(timeout=1)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+def _take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -155,21 +155,22 @@ def group_signalled(side: Side) -> str:
 
 def asks_the_terminal(side: Side) -> str:
     command = side.argv(LOCK, "sh", "-c", "echo 'asked;' > /dev/tty")
-    with terminal(side, *command, stdin=os.devnull) as (_, _, until):
-        code = until("status")
-        return f"{code} {until('asked')}"
+    with terminal(side, *command, stdin=os.devnull) as (screen, _):
+        screen.until("asked;")
+        return screen.until(r"status (\d+);")[1]
 
 
-def typed(key: bytes, name: str) -> Callable[[Side], str]:
+def typed(key: str, name: str) -> Callable[[Side], str]:
     def probe(side: Side) -> str:
-        with terminal(side, *side.traps(name)) as (keyboard, _, until):
+        with terminal(side, *side.traps(name)) as (screen, _):
             side.command()
-            os.write(keyboard, key)
+            screen.type(key)
             assert eventually(lambda: side.lines()[1:])
             time.sleep(QUIET_S)
             assert side.lines()[1:] == [name], "once"
             side.end.touch()
-            return "waits for COMMAND" if until("status") == "5" else "ends before COMMAND"
+            code = screen.until(r"status (\d+);")[1]
+            return "waits for COMMAND" if code == "5" else "ends before COMMAND"
 
     return probe
 
@@ -177,7 +178,7 @@ def typed(key: bytes, name: str) -> Callable[[Side], str]:
 def killed_in_the_foreground(name: str) -> Callable[[Side], str]:
     def probe(side: Side) -> str:
         handled = [] if name == "SIGTSTP" else [name]
-        with terminal(side, *side.traps(*handled)) as (_, program, _):
+        with terminal(side, *side.traps(*handled)) as (_, program):
             found = side.effect(getattr(signal, name), program)
             with suppress(ProcessLookupError):
                 os.kill(program, signal.SIGCONT)
@@ -189,21 +190,21 @@ def killed_in_the_foreground(name: str) -> Callable[[Side], str]:
 
 def suspended(seconds: float, ttl: str) -> Callable[[Side], str]:
     def probe(side: Side) -> str:
-        with terminal(side, *side.traps(), stdin=os.devnull, ttl=ttl) as (keyboard, _, until):
+        with terminal(side, *side.traps(), stdin=os.devnull, ttl=ttl) as (screen, _):
             command = side.command()
-            os.write(keyboard, b"\x1a")
-            until("stopped")
+            screen.type("\x1a")
+            screen.until("stopped;")
             assert eventually(lambda: state(command) == "T")
             time.sleep(seconds)
-            os.write(keyboard, b"\n")
+            screen.type("\n")
             if seconds < float(ttl):
                 side.end.touch()
             elif side.ours:
-                until(" was lost")
+                screen.until(" was lost")
             else:
                 time.sleep(QUIET_S)
                 side.end.touch()
-            return f"{until('status')}"
+            return screen.until(r"status (\d+);")[1]
 
     return probe
 
@@ -263,8 +264,8 @@ SCENARIOS: dict[str, tuple[str | None, Callable[[Side], str]]] = {
     "SIGKILL": ("`kill -9` of it", signalled("SIGKILL")),
     "group": ("A signal to the process group", group_signalled),
     "/dev/tty": (None, asks_the_terminal),
-    "Ctrl-C": (KEYS, typed(b"\x03", "SIGINT")),
-    "Ctrl-\\": (KEYS, typed(b"\x1c", "SIGQUIT")),
+    "Ctrl-C": (KEYS, typed("\x03", "SIGINT")),
+    "Ctrl-\\": (KEYS, typed("\x1c", "SIGQUIT")),
     "Ctrl-Z": (None, suspended(0.3, "10")),
     "long Ctrl-Z": ("Ctrl-Z for longer than the ttl", suspended(3, "1")),
     **{f"{name} on a terminal": (SENT, killed_in_the_foreground(name)) for name in ("SIGINT", "SIGQUIT")},

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rlock._client.handshake import ConnectError, ConnectOptions, HandshakeResult, handshake
-from rlock._client.pipeline import ASK_AGAIN_S
 from rlock._sync.runtime import run
 from rlock.model import Code, FaultKind
 from rlock.procedures.port import Request, WaitGenerator
@@ -74,17 +73,6 @@ def test_an_answer_that_a_replica_lacks_is_no_vote(command: Command, marks: list
         assert calls.servers[0].ran == [command.script.name, *marks, "WAIT", "INFO"]
 
 
-def test_a_group_without_its_replicas_is_asked_for_its_primary_once_a_second() -> None:
-    calls = group()
-    calls.servers[0].acknowledging = 0
-    first = calls.connection(0)
-    calls.acquire()
-    assert calls.connection(0) is first
-    calls.now += ASK_AGAIN_S + 0.1
-    calls.acquire()
-    assert first.ended
-
-
 def test_a_release_waits_for_no_replica_and_one_that_is_not_acknowledged_is_sent_to_the_next_primary() -> (
     None
 ):
@@ -102,15 +90,6 @@ def test_a_release_waits_for_no_replica_and_one_that_is_not_acknowledged_is_sent
     calls.cut(0)
     calls.reconnect()
     assert "release" in server.ran
-
-
-def test_commands_that_come_meanwhile_share_the_next_wait() -> None:
-    calls = group()
-    for number in range(5):
-        calls.start(Request(commands.acquire(f"job{number}", "me:1", 9_000), TIMEOUT_S))
-    assert calls.servers[0].ran.count("WAIT") == 1
-    assert calls.acquire().granted == 1
-    assert calls.servers[0].ran.count("WAIT") == 2
 
 
 @pytest.mark.rule("3.6")

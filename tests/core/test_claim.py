@@ -217,6 +217,22 @@ def test_a_confirmation_that_is_read_late_shows_that_the_lease_has_stood() -> No
     assert lease.confirmation is None
 
 
+def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
+    told: list[LeaseState] = []
+
+    class Told(Confirmation):
+        def proves(self) -> bool:
+            if not told:
+                told.append(LeaseState.HELD)
+                told[0] = lease.state_at(20.0)  # another thread asks at this moment
+            return len(told) == 1 and told[0] is LeaseState.LOST
+
+    lease = Lease(10.0, 0.0, Told(Ballot(1, sent_at=100.0), {}, guarded=False))
+    lease.state_at(20.0)
+    assert told == [LeaseState.LOST]
+    assert lease.state_at(20.0) is LeaseState.LOST
+
+
 def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
     """Otherwise all threads of the client would wait for a read from a socket."""
     with memory_client(3, ttl=5.0) as client:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-import time
-import weakref
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -18,15 +15,16 @@ import pytest
 from rlock._client import watchdog
 from rlock._client.hold_table import HoldTable
 from rlock._client.watchdog import OnLost
-from rlock._sync.runtime import Runtime
 from rlock.errors import LeaseLostError, OptionsError
 from rlock.model import LeaseState
 from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import timing
-from rlock.rules.holds import Hold, OwnerKey, RenewalSchedule, ThreadLiveness
+from rlock.rules.holds import Hold, RenewalSchedule
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions, from_env
 from rlock.rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, renew_period
+
+from .world import a_hold
 
 HELD, SUSPECT, LOST, RELEASED = (LeaseState.HELD, LeaseState.SUSPECT, LeaseState.LOST, LeaseState.RELEASED)
 
@@ -88,26 +86,13 @@ def test_disowned_by_a_majority_is_a_loss_at_once() -> None:
 
 NO_MASTERS: Any = None
 
-
-def a_table(clock: Callable[[], float] = time.monotonic, runtime: Any = None) -> HoldTable:
-    return HoldTable(clock, runtime or Runtime(), NO_MASTERS, int)
-
-
 # -- the table of holds, the schedule of their renewals, and when the watchdog is woken
-
-
-LIVENESS = ThreadLiveness()
-KEY = OwnerKey("host/1/main", weakref.ref(LIVENESS))
-
-
-def a_hold(name: str, sent_at: float = 0.0, ttl: float = 9.0, *, renew: bool = True) -> Hold:
-    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl), renew=renew), f"o:{name}", sent_at)
 
 
 def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
     """Without a watchdog nobody takes them out of the schedule."""
-    holds = a_table()
-    kept = [a_hold(f"kept-{i}", renew=False) for i in range(10)]
+    holds = Watchdog(float).table
+    kept = [a_hold(f"kept-{i}", 0.0, renew=False) for i in range(10)]
     for hold in kept:
         holds.add(hold)
         holds.schedule.end(hold)
@@ -121,7 +106,7 @@ def test_fixed_leases_that_were_released_leave_nothing_behind() -> None:
 
 
 def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_a_failure() -> None:
-    schedule, hold = RenewalSchedule(), a_hold("x", 100.0)
+    schedule, hold = RenewalSchedule(), a_hold("x", 100.0, 9.0)
     end = hold.lease.valid_until
     schedule.renew(hold, hold.acquired_at, FILL_UP_S)
     assert schedule.next_due() == hold.renewal.due_at
@@ -141,7 +126,7 @@ def test_renewals_are_due_at_the_fill_up_each_third_of_the_lease_and_soon_after_
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_instant(seed: int) -> None:
     random, schedule, due_at = Random(seed), RenewalSchedule(), dict[Hold, float]()
-    table = [a_hold(f"x{i}", ttl=random.choice([0.5, 3.0, 9.0])) for i in range(30)]
+    table = [a_hold(f"x{i}", 0.0, random.choice([0.5, 3.0, 9.0])) for i in range(30)]
     now = 0.0
     for _ in range(2_000):
         hold = random.choice(table)
@@ -162,6 +147,14 @@ def test_whatever_is_scheduled_and_removed_each_hold_is_due_once_at_its_last_ins
 
 
 class Watchdog(watchdog.Watchdog):
+    """It runs no further than a test takes it; ``woken``: the instants at which somebody woke it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.woken: list[float] = []
+        parker = SimpleNamespace(wake=lambda: self.woken.append(clock()))
+        self.table = HoldTable(clock, SimpleNamespace(parker=lambda: parker), NO_MASTERS, int)  # type: ignore[arg-type]
+        super().__init__(self.table, NO_MASTERS)
+
     def _start(self) -> None: ...
 
     def _ended(self) -> None: ...
@@ -175,42 +168,33 @@ class Watchdog(watchdog.Watchdog):
 def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(ttl: float) -> None:
     """Otherwise a renewal of a short lease could not fail once and be tried again in time."""
     for hundredth in range(1, 100):
-        woken: list[bool] = []
-        parker = SimpleNamespace(wake=lambda woken=woken: woken.append(True))
-        asleep_at, now = 100.0, 100.0 + LINGER_S * hundredth / 100
-        runtime = SimpleNamespace(parker=lambda parker=parker: parker)
-        dog = Watchdog(a_table(partial(float, now), runtime), NO_MASTERS)
-        dog._wake_at = asleep_at + LINGER_S
-        lease = ClientOptions(ttl).lease(ttl)
-        hold = Hold(KEY, LockOptions("x", lease), "me:1", now, token=1)
+        now = 100.0 + LINGER_S * hundredth / 100
+        dog, hold = Watchdog(partial(float, now)), a_hold("x", now, ttl)
+        dog._wake_at = 100.0 + LINGER_S
         dog.watch(hold)
-        renewed_at = max(now, hold.renewal.due_at) if woken else dog._wake_at
+        renewed_at = max(now, hold.renewal.due_at) if dog.woken else dog._wake_at
         assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
 
 
 def test_the_watchdog_sleeps_until_a_renewal_is_due_and_ends_soon_behind_the_last_hold() -> None:
-    now, woken = [0.0], []
-    parker = SimpleNamespace(wake=lambda: woken.append(now[0]))
-    runtime: Any = SimpleNamespace(parker=lambda: parker)
-    masters: Any = None
-    table = HoldTable(lambda: now[0], runtime, masters, int)
-    dog, short, long = Watchdog(table, masters), a_hold("short"), a_hold("long")
+    now = [0.0]
+    dog, short, long = Watchdog(lambda: now[0]), a_hold("short", 0.0, 9.0), a_hold("long", 0.0, 9.0)
     for hold in (short, long):
-        table.add(hold)
+        dog.table.add(hold)
         dog.watch(hold)
         assert dog._take_due() == []
-        woken.clear()
+        dog.woken.clear()
         if hold is short:
-            table.remove(short)
-            assert not woken, "a busy lock wakes it at no release"
+            dog.table.remove(short)
+            assert not dog.woken, "a busy lock wakes it at no release"
     now[0] = FILL_UP_S
     assert dog._take_due() == [long]
     dog._schedule.renew(long, now[0])
     assert dog._take_due() == []
     assert dog._wake_at == long.renewal.due_at > 3.0
     now[0] = 1.0
-    table.remove(long)
-    assert woken == [1.0]
+    dog.table.remove(long)
+    assert dog.woken == [1.0]
     assert dog._take_due() == []
     now[0] = dog._wake_at
     assert now[0] == 1.0 + LINGER_S
@@ -227,10 +211,11 @@ def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
 
         def __exit__(self, *_: object) -> None: ...
 
-    table, hold = a_table(lambda: now[0]), a_hold("x")
+    dog, hold = Watchdog(lambda: now[0]), a_hold("x", 0.0, 9.0)
+    table: Any = dog.table
     table.add(hold)
-    table.mutex = Mutex()
-    lost = Watchdog(table, NO_MASTERS)._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
+    dog._mutex = table.mutex = Mutex()
+    lost = dog._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
     assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
 
 
@@ -257,68 +242,62 @@ def test_expiry_wait_is_the_moment_at_which_a_quorum_is_free() -> None:
     assert timing.expiry_wait([500], 0) == math.inf
 
 
-def refusal(**options: object) -> str:
-    with pytest.raises(OptionsError) as caught:
-        ClientOptions(**options)  # type: ignore[arg-type]
+def lock_options(name: Any = "x", **options: Any) -> LockOptions:
+    return LockOptions(name, ClientOptions().lease(None), **options)
+
+
+DAY = 86_400.0
+MASTERS = {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3"}
+NO_DURATIONS = (0, -1, math.inf, -math.inf, math.nan, True, "10", b"1")
+#: Options that are refused, and the words of the error.
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    *(
+        (lambda option=option, value=value: ClientOptions(**{option: value}), option)
+        for option in ("ttl", "max_ttl", "request_timeout")
+        for value in NO_DURATIONS
+    ),
+    (lambda: ClientOptions(ttl=0.05), "too short"),
+    (lambda: ClientOptions(ttl=11.0), "max_ttl"),
+    (lambda: ClientOptions(ttl=2.0, request_timeout=0.8), "request_timeout"),
+    (lambda: ClientOptions(ttl=3.0, request_timeout=1.0), "use ttl over 3.05 s"),
+    (lambda: ClientOptions(request_timeout=1.1), "request_timeout=1.1 s is too long.*1 s or less"),
+    (lambda: ClientOptions().lease(30.0), "fleet"),
+    (lambda: ClientOptions(max_ttl=DAY + 0.1), r"max_ttl=.*over a day \(86400 s\)"),
+    (lambda: ClientOptions(ttl=2e13, max_ttl=2e13), "over a day"),
+    (lambda: ClientOptions(ttl=DAY, max_ttl=DAY).lease(DAY + 0.1), "is over a day"),
+    (lambda: ClientOptions(restart_guard=5.0), r"takes 10\.102 s"),
+    (lambda: ClientOptions(restart_guard="off"), "restart_guard must be a finite number"),  # type: ignore[arg-type]
+    *(
+        (lambda name=name: lock_options(name), "name")
+        for name in ("", None, 7, b"x", ["x"], "\ud800", "x" * 1025, "rlock:{x}:queue")
+    ),
+    (lambda: lock_options(renew=False, max_hold=5), "renew=False"),
+    (lambda: lock_options(max_hold=math.nan), "max_hold"),
+    (lambda: lock_options(on_lost="no"), "callable"),
+    (lambda: from_env({}), "rlock up"),
+    (lambda: from_env({"RLOCK_OWNER": "as in a command of rlock run"}), "--pass-masters"),
+    *(
+        (lambda option=option, bad=bad: from_env({**MASTERS, option: bad}), option)
+        for option in ("RLOCK_TTL", "RLOCK_RESTART_GUARD")
+        for bad in ("ten", "-1", "inf", "nan")
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "told"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+def test_an_option_that_cannot_work_is_refused_with_its_reason(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(OptionsError, match=told) as caught:
+        make()
     assert isinstance(caught.value, ValueError)
-    return str(caught.value)
 
 
-@pytest.mark.parametrize("option", ["ttl", "max_ttl", "request_timeout"])
-@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, True, "10", b"1"])
-def test_a_duration_that_is_none_is_refused_by_name(option: str, value: object) -> None:
-    assert option in refusal(**{option: value})
-
-
-def test_each_inequality_has_its_own_sentence() -> None:
-    assert "too short" in refusal(ttl=0.05)
-    assert "max_ttl" in refusal(ttl=11.0)
-    assert "request_timeout" in refusal(ttl=2.0, request_timeout=0.8)
-    told = refusal(ttl=3.0, request_timeout=1.0)
-    assert "use ttl over 3.05 s" in told
+def test_the_options_next_to_these_are_taken() -> None:
     ClientOptions(ttl=3.06, request_timeout=1.0)
-    told = refusal(request_timeout=1.1)
-    assert "request_timeout=1.1 s is too long" in told
-    assert "1 s or less" in told
-    with pytest.raises(OptionsError, match="fleet"):
-        ClientOptions().lease(30.0)
-
-
-@pytest.mark.parametrize("seconds", [86_400.1, 2e13])
-def test_no_lease_is_longer_than_a_day(seconds: float) -> None:
-    day = ClientOptions(ttl=86_400.0, max_ttl=86_400.0)
-    assert re.search(r"max_ttl=.*over a day \(86400 s\)", refusal(max_ttl=seconds))
-    assert "over a day" in refusal(ttl=seconds, max_ttl=seconds)
-    with pytest.raises(OptionsError, match="is over a day"):
-        day.lease(seconds)
-
-
-@pytest.mark.parametrize("name", ["", None, 7, b"x", ["x"], "\ud800", "x" * 1025, "rlock:{x}:queue"])
-def test_a_name_that_is_none_is_refused(name: object) -> None:
-    with pytest.raises(OptionsError):
-        LockOptions(name, ClientOptions().lease(None))  # type: ignore[arg-type]
-
-
-def test_max_hold_and_on_lost_are_checked() -> None:
-    lease = ClientOptions().lease(None)
-    with pytest.raises(OptionsError, match="renew=False"):
-        LockOptions("x", lease, renew=False, max_hold=5)
-    with pytest.raises(OptionsError, match="max_hold"):
-        LockOptions("x", lease, max_hold=math.nan)
-    with pytest.raises(OptionsError, match="callable"):
-        LockOptions("x", lease, on_lost="no")  # type: ignore[arg-type]
+    assert [ClientOptions(restart_guard=each).restart_guard for each in (0, 30.0)] == [0, 30.0]
 
 
 def test_masters_and_options_come_out_of_the_environment() -> None:
-    masters, options = from_env(
-        {"RLOCK_MASTERS": "redis://a:1, redis://b:2\nredis://c:3", "RLOCK_TTL": "5", "RLOCK_MAX_TTL": " "}
-    )
+    given = {**MASTERS, "RLOCK_TTL": "5", "RLOCK_MAX_TTL": " ", "RLOCK_RESTART_GUARD": "0"}
+    masters, options = from_env(given)
     assert masters == ["redis://a:1", "redis://b:2", "redis://c:3"]
-    assert options == {"ttl": 5.0}
-    with pytest.raises(OptionsError, match="rlock up"):
-        from_env({})
-    with pytest.raises(OptionsError, match="--pass-masters"):
-        from_env({"RLOCK_OWNER": "as in a command of rlock run"})
-    for bad in ("ten", "-1", "inf", "nan"):
-        with pytest.raises(OptionsError, match="RLOCK_TTL"):
-            from_env({"RLOCK_MASTERS": "redis://a", "RLOCK_TTL": bad})
+    assert options == {"ttl": 5.0, "restart_guard": 0.0}

@@ -30,9 +30,6 @@ from rlock.rules.tickets import Place
 from rlock.rules.timing import LOOK_LATE_S
 from rlock.testing import MemoryMasters, memory_client
 
-from ..interrupts import every_line
-from ..lock.conftest import eventually
-
 
 class Wire(Connection):
     """A connection on which a test is the master."""
@@ -153,15 +150,6 @@ def test_a_new_connection_wakes_a_waiter_that_doubted_the_one_before(hearing: He
     assert hearing.inbox.has_reason()
 
 
-def test_one_far_master_wakes_a_waiter_with_the_last_owner_only(hearing: Hearing) -> None:
-    """The release of an earlier owner arrives late. A try would cost the waiter a hand-off in one trip."""
-    hearing.contender.findings.holder = "other:1"
-    hearing.inbox.on_release(0, b"earlier:1")
-    assert hearing.inbox.deadline == math.inf
-    hearing.inbox.on_release(1, b"other:1")
-    assert hearing.inbox.deadline < math.inf
-
-
 def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
     second, place = hearing.contend("x")
     hearing.subscribe(second)
@@ -174,53 +162,6 @@ def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hea
     assert hearing.subscriptions.looks_for(second) == places
     hearing.subscriptions.unsubscribe(hearing.contender, left=True)
     assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
-
-
-def test_ctrl_c_before_any_line_of_an_unsubscribe_harms_no_other_waiter(hearing: Hearing) -> None:
-    """The others share the subscription: a contender in it without an inbox ends whoever reads for all."""
-    for tracer in every_line("_client/subscriptions.py", "notifications.py"):
-        contender, _ = hearing.contend("x")
-        hearing.subscribe(contender)
-        inbox = contender.inbox
-        with tracer:
-            hearing.subscriptions.unsubscribe(contender, left=True)
-        assert None not in hearing.subscriptions._by_name["x"].inboxes, tracer.where
-        hearing.subscriptions.unsubscribe(contender, left=True)
-        assert inbox not in hearing.subscriptions._by_name["x"].inboxes, tracer.where
-
-
-def test_ctrl_c_before_any_line_of_a_subscribe_leaves_no_subscription_without_its_channels(
-    hearing: Hearing,
-) -> None:
-    """The next waiter would find it, subscribe to nothing, and never hear of a hand-off."""
-    assert hearing.subscribe(hearing.contender, 5.0) >= 2
-    subscriptions = hearing.subscriptions
-    for at, tracer in enumerate(every_line("_client/subscriptions.py", "notifications.py")):
-        (first, _), (second, _) = hearing.contend(f"n{at}"), hearing.contend(f"n{at}")
-        with tracer:
-            hearing.subscribe(first)
-        subscriptions.unsubscribe(first, left=True)
-        assert hearing.subscribe(second, 0.5) >= 2, tracer.where
-        subscriptions.unsubscribe(second, left=True)
-        with subscriptions._mutex:
-            subscriptions._by_name[second.name].idle_at = 0.0
-            assert subscriptions._tidy()
-
-
-def test_ctrl_c_before_any_line_of_a_wait_leaves_no_reader_that_does_not_read(hearing: Hearing) -> None:
-    """The other waiters would sleep and rely on it."""
-    assert hearing.subscribe(hearing.contender, 5.0) >= 2
-    # The third confirmation may still come: no message may come during the waits below.
-    assert eventually(lambda: hearing.subscribe(hearing.contender, 0.0) == 3)
-    subscriptions = hearing.subscriptions
-    for tracer in every_line("subscriptions.py", "notifications.py", "_sync/connections.py"):
-        contender, _ = hearing.contend("x")
-        hearing.subscribe(contender)
-        with tracer:
-            run(subscriptions.wait(contender, hearing.context.clock() + 0.001))
-        subscriptions.unsubscribe(contender, left=True)
-        leader = subscriptions._connections._leader
-        assert leader is None or not leader.asleep, tracer.where
 
 
 MASTERS = 3
@@ -316,15 +257,6 @@ def test_nothing_is_written_before_the_backlog(calls: Any, masters: MemoryMaster
     for server in connections.servers:
         server.connection.flush()
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
-
-
-def test_a_thread_that_has_left_is_not_woken_in_place_of_another(calls: Any) -> None:
-    connections = calls._connections
-    connections._leader = asking(calls, "a")
-    late, patient = follower(calls, "b"), follower(calls, "c")
-    connections.read_arrived()
-    connections._leave(late)
-    assert is_woken(patient)
 
 
 @pytest.mark.parametrize("died", [True, False], ids=["it has died", "it is kept from running"])

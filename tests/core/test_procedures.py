@@ -14,7 +14,6 @@ from rlock.procedures.contender import Grant
 from rlock.procedures.inspect import locked, status
 from rlock.rules import scripts
 from rlock.rules.keys import READERS
-from rlock.rules.quorum import Ballot
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
 from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named, said, words
@@ -47,8 +46,7 @@ def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() 
         [held_by("e:fd"), YES, held_by("d:fe")],
         [YES, YES, held_by("d:fe")],
     )
-    world = World(3, split, other, won)
-    world.call_takes = 0.01
+    world = World(3, split, other, won, call_takes=0.01)
     grant = world.acquire(AT_ONCE)
     assert isinstance(grant, Grant)
     first, second, third = world.sent(scripts.ACQUIRE)
@@ -88,8 +86,7 @@ def test_a_split_that_nobody_settles_is_an_error_within_a_bounded_time() -> None
 
 
 def test_a_wait_that_was_refused_by_a_holder_once_ends_without_another_round() -> None:
-    world = World(3, [held_by()] * 3, [held_by("a:1"), held_by("b:1"), YES])
-    world.heard_by = 0
+    world = World(3, [held_by()] * 3, [held_by("a:1"), held_by("b:1"), YES], heard_by=0)
     assert world.acquire(world.now + 0.2) is None
     assert not world.sent(scripts.STATUS), "somebody had it during this call"
 
@@ -114,8 +111,7 @@ def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> Non
         world.acquire(AT_ONCE)
     assert world.steps[1].targets == [0, 1, 2]
     assert world.contender.owners == []
-    world = World(3, [YES, YES, YES])
-    world.call_takes = 0.999
+    world = World(3, [YES, YES, YES], call_takes=0.999)
     assert world.acquire(AT_ONCE) is not None
 
 
@@ -178,8 +174,7 @@ def test_locked_says_free_only_when_that_is_certain() -> None:
         ([ABSENT, ABSENT, theirs], 0.01, False),
         ([ABSENT, ABSENT, theirs], 0.06, True),
     ):
-        world = World(3, [ABSENT, ABSENT, theirs], second)
-        world.call_takes = takes
+        world = World(3, [ABSENT, ABSENT, theirs], second, call_takes=takes)
         assert world.run(locked(world, "x", 0.5)) is expected
     world = World(3, [theirs, theirs._replace(holder="old:1"), ABSENT])
     world.context = replace(world.context, groups={1: 1})  # its former primary answers
@@ -194,8 +189,7 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
     """Validity is looked at when the token is known, and so is the limit of an acquisition."""
     different = [YES, YES._replace(token=10), YES._replace(token=11)]
     for takes, won in ((0.4, True), (0.6, False)):
-        world = World(3, different, [YES] * 3)
-        world.call_takes = takes
+        world = World(3, different, [YES] * 3, call_takes=takes)
         if won:
             grant = world.acquire(AT_ONCE)
             assert isinstance(grant, Grant)
@@ -218,14 +212,12 @@ def test_a_lease_longer_than_all_before_is_noted_on_a_quorum_before_it_counts(gr
     world = World(3, [YES] * granted + [held_by()] * (3 - granted), [YES] * 3)
     guard = world.context.guard
     guard.noted = OPTIONS.lease.ttl / 2
-    answer = world.answer
 
-    def note(step: Call) -> Ballot:
-        if step.command.script is scripts.RENEW:
-            guard.noted = OPTIONS.lease.ttl  # as the replies tell
-        return answer(step)
+    def note(step: Call, master: int) -> Vote:
+        guard.noted = OPTIONS.lease.ttl  # as the replies tell
+        return YES
 
-    world.answer = note  # type: ignore[method-assign]
+    world.replies[scripts.RENEW] = note
     if granted > 1:
         assert world.won(AT_ONCE).sent_at == 1000.0, "counted from before the acquire was sent"
         assert [step.command.script for step in world.steps] == [scripts.ACQUIRE, scripts.RENEW]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -11,21 +10,13 @@ import pytest
 from rlock.model import Code, Fault, FaultKind, Vote
 from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, judge, renew
 from rlock.rules import replies, scripts
-from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
+from rlock.rules.holds import Hold
 from rlock.rules.keys import fence
 from rlock.rules.lease import LeaseEvent, LockVotes
-from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.timing import heals_until
 
-from .world import DOWN, Call, World, named, words
-
-LIVENESS = ThreadLiveness()
-KEY = OwnerKey("a", weakref.ref(LIVENESS))
-
-
-def a_hold(name: str = "x", owner: str = "me:1", sent_at: float = 1000.0, ttl: float = 10.0) -> Hold:
-    return Hold(KEY, LockOptions(name, ClientOptions().lease(ttl)), owner, sent_at, token=77)
+from .world import DOWN, Call, World, a_hold, named, words
 
 
 def told(*codes: int, guarded: bool = False, first: str = "me:1") -> Vote:
@@ -88,19 +79,8 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
 def test_what_is_missing_is_put_back_and_counted(
     renewed: Sequence[Vote], healed: Sequence[Vote], event: LeaseEvent
 ) -> None:
-    answers = iter(healed)
-    world = World(3, renewed, [Vote(Code.FAULT)] * 3)
-    original = world.answer
-
-    def answer(step: Call) -> Ballot:
-        if step.command.script is scripts.HEAL:
-            assert step.targets is not None
-            ballot = Ballot(1, step.settle, sent_at=world.now)
-            ballot.cast(step.targets[0], next(answers))
-            return ballot
-        return original(step)
-
-    world.answer = answer  # type: ignore[method-assign]
+    answers, world = iter(healed), World(3, renewed)
+    world.replies[scripts.HEAL] = lambda *_: next(answers)
     assert renewal(world, a_hold()) == {"x": event}
     absent = [i for i, vote in enumerate(renewed) if vote is ABSENT]
     needed = [(step.targets[0]) for step in world.sent(scripts.HEAL)]
@@ -134,19 +114,13 @@ def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_i
 def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> None:
     """It lacked the lock in the round before. Its answer to this round comes after the time-out."""
     hold, world = a_hold(), World(3, [YES, YES, ABSENT], [DOWN, DOWN, None])
-    original, codes = world.answer, iter((HEALED, late))
-    ballots: list[Ballot] = []
+    codes = iter((HEALED, late))
 
-    def answer(step: Call) -> Ballot:
-        if step.command.script is not scripts.HEAL:
-            ballots.append(original(step))
-            return ballots[-1]
-        ballots[-1].cast(2, late)
-        ballot = Ballot(1, step.settle, sent_at=world.now)
-        ballot.cast(2, next(codes))
-        return ballot
+    def healed(_: Call, master: int) -> Vote:
+        world.last.cast(master, late)
+        return next(codes)
 
-    world.answer = answer  # type: ignore[method-assign]
+    world.replies[scripts.HEAL] = healed
     assert renewal(world, hold) == {"x": LeaseEvent.RENEWED}
     assert renewal(world, hold) == {"x": LeaseEvent.FAILED}, "one master of three is no quorum"
     assert len(world.sent(scripts.HEAL)) == 2
@@ -156,17 +130,14 @@ def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> N
 def test_a_hold_that_was_released_meanwhile_is_released_again_behind_the_healing() -> None:
     """Or the key would come back, and with it a lock that nobody holds."""
     hold = a_hold()
-    world = World(3, [YES, ABSENT, YES], [HEALED] * 3)
+    world = World(3, [YES, ABSENT, YES])
     round_ = world.run(renew(world, [hold]))
-    original = world.answer
 
-    def answer(step: Call) -> Ballot:
-        reply = original(step)
-        if world.sent(scripts.HEAL):
-            hold.lease.on(LeaseEvent.RELEASE)
-        return reply
+    def healed(*_: object) -> Vote:
+        hold.lease.on(LeaseEvent.RELEASE)
+        return HEALED
 
-    world.answer = answer  # type: ignore[method-assign]
+    world.replies[scripts.HEAL] = healed
     world.run(heal(world, round_))
     (tell,) = world.sent(scripts.RELEASE)
     assert (named(tell, "owner"), tell.targets, tell.resend_for) == ("me:1", [1], 10.0)
@@ -189,8 +160,8 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     world = World(3, [Vote(Code.YES, codes=[1] * BATCH)] * 3)
-    ten = [a_hold(f"l{i}", f"o{i}") for i in range(250)]
-    three = [a_hold(f"s{i}", f"p{i}", ttl=3.0) for i in range(2)]
+    ten = [a_hold(f"l{i}", owner=f"o{i}") for i in range(250)]
+    three = [a_hold(f"s{i}", ttl=3.0, owner=f"p{i}") for i in range(2)]
     round_ = world.run(renew(world, [*three, *ten]))
     assert {id(r.hold) for r in round_.decided} == {id(hold) for hold in [*ten, *three]}
     asks = world.sent(scripts.RENEW)
@@ -202,24 +173,19 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     assert not world.sent(scripts.HEAL)
 
 
-class Refusing(World):
-    """Masters that refuse a script for one of its keys, as an ACL has it: ``refused[master]``."""
+def refusing(refused: dict[int, str], *, empty: int | None = None) -> World:
+    """Masters of which some refuse a script for a key, as an ACL has it. The others renew and heal."""
+    world = World(3)
 
-    def __init__(self, refused: dict[int, set[str]]) -> None:
-        super().__init__(3)
-        self.refused = refused
-        self.empty: set[int] = set()
-
-    def answer(self, step: Call) -> Ballot:
-        targets = range(3) if step.targets is None else step.targets
-        ballot = Ballot(len(targets), step.settle, sent_at=self.now)
-        keys = words(step)[3 : 3 + int(words(step)[2])]
+    def reply(step: Call, master: int) -> Vote:
+        count = int(words(step)[2])
+        if refused.get(master) in words(step)[3 : 3 + count]:
+            return NOPERM
         heals = step.command.script is scripts.HEAL
-        for i in targets:
-            codes = [2] * ((len(keys) - 1) // 3) if heals else [int(i not in self.empty)] * (len(keys) - 1)
-            fits = self.refused.get(i, set()).isdisjoint(keys)
-            ballot.cast(i, told(*codes) if fits else NOPERM)
-        return ballot
+        return told(*[2] * ((count - 1) // 3) if heals else [int(master != empty)] * (count - 1))
+
+    world.replies = {scripts.RENEW: reply, scripts.HEAL: reply}
+    return world
 
 
 NOPERM = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "NOPERM"))
@@ -235,14 +201,13 @@ def asked(world: World, holds: Sequence[Hold]) -> tuple[int, list[str]]:
 
 def test_a_refused_lock_is_found_by_asking_for_each_lock_alone_and_that_once_a_ttl() -> None:
     holds = [a_hold(f"x{i}") for i in range(BATCH)]
-    world = Refusing({key: {"x42"} for key in range(3)})
+    world = refusing(dict.fromkeys(range(3), "x42"))
     assert asked(world, holds) == (1 + 100, ["x42"])
     assert asked(world, holds) == (2, ["x42"]), "it stands in a batch of its own from then on"
 
 
 def test_a_lock_whose_token_is_refused_keeps_no_other_from_being_put_back() -> None:
-    world = Refusing({0: {fence("x1")}})
-    world.empty = {0}
+    world = refusing({0: fence("x1")}, empty=0)
     renewal(world, *(a_hold(f"x{i}") for i in range(3)))
     heals = [words(step) for step in world.sent(scripts.HEAL)]
     asked = ["".join(name for name in ("x0", "x1", "x2") if name in heal) for heal in heals]

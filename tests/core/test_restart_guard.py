@@ -6,9 +6,7 @@ import math
 
 import pytest
 
-from rlock.errors import OptionsError
 from rlock.model import Code, Fault, FaultKind, Vote
-from rlock.rules.options import ClientOptions, from_env
 from rlock.rules.restart_guard import FLUSHED, NEW, NO_INFO, RESTARTED, Guard, MemoryReport, Note
 from rlock.rules.timing import guard_time
 
@@ -250,19 +248,6 @@ def test_turned_off_it_judges_nothing_and_stops_nobody() -> None:
             assert guard.filter_vote(0, vote, 100.0, grants=grants) == vote
 
 
-def test_a_guard_that_is_too_short_is_refused() -> None:
-    assert ClientOptions(restart_guard=0).restart_guard == 0
-    assert ClientOptions(restart_guard=30.0).restart_guard == 30.0
-    with pytest.raises(OptionsError, match=r"takes 10\.102 s"):
-        ClientOptions(restart_guard=5.0)
-    with pytest.raises(OptionsError, match="restart_guard must be a finite number"):
-        ClientOptions(restart_guard="off")  # type: ignore[arg-type]
-    masters = {"RLOCK_MASTERS": "redis://a"}
-    assert from_env({**masters, "RLOCK_RESTART_GUARD": "0"})[1] == {"restart_guard": 0.0}
-    with pytest.raises(OptionsError, match="RLOCK_RESTART_GUARD"):
-        from_env({**masters, "RLOCK_RESTART_GUARD": "off"})
-
-
 # -- First use: when a master may be as old as its server, and not only as its note
 
 
@@ -281,13 +266,6 @@ def test_at_first_use_each_master_that_does_not_count_is_asked_with_the_note_tha
     assert fleet(*YOUNG).first_use(100.0) == list(enumerate(YOUNG))
 
 
-def test_a_note_that_was_read_a_while_ago_does_not_tell_that_no_lease_was_granted_since() -> None:
-    """Otherwise the last master, replaced by an old server meanwhile, would be believed beside a holder."""
-    guard = fleet(*YOUNG[:2])
-    guard.judge(2, told(YOUNG[2]), 101.1)
-    assert guard.first_use(101.1) == []
-
-
 @pytest.mark.parametrize("granted", [0, 1, 2])
 @pytest.mark.parametrize("max_ttl_ms", [1, 10_000])
 def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: int, granted: int) -> None:
@@ -300,16 +278,23 @@ def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: 
     assert guard.first_use(101.0) == [], "nor afterwards: it was in use"
 
 
-def test_a_lease_that_was_granted_while_the_last_master_was_out_of_reach_is_one() -> None:
-    guard = fleet(*YOUNG[:2])
-    guard.check_note(0, note(0.0, "a1", 10_000), 100.0)
-    guard.judge(2, told(YOUNG[2]), 100.0)
-    assert guard.first_use(100.0) == []
+#: What makes it no first use: the instant, a later note of the first master, and the note of the third one.
+LATE: dict[str, tuple[float, str | None, str]] = {
+    # Otherwise the third master, replaced by an old server meanwhile, would be believed beside a holder.
+    "the notes were read a while ago": (101.1, None, YOUNG[2]),
+    "a lease was granted meanwhile": (100.0, note(0.0, "a1", 10_000), YOUNG[2]),
+    # It was refused: what was granted there is not known.
+    "the third one has no note": (100.0, None, ""),
+}
 
 
-def test_a_master_that_has_no_note_makes_it_no_first_use() -> None:
-    """It was refused: what was granted there is not known."""
-    assert fleet(*YOUNG[:2], "").first_use(100.0) == []
+@pytest.mark.parametrize("why", LATE)
+def test_it_is_no_first_use(why: str) -> None:
+    guard, (now, later, third) = fleet(*YOUNG[:2]), LATE[why]
+    if later:
+        guard.check_note(0, later, now)
+    guard.judge(2, told(third, run_id="c1"), now)
+    assert guard.first_use(now) == []
 
 
 def test_first_use_is_asked_for_once() -> None:

@@ -50,7 +50,7 @@ class Server:
 
     def __init__(self, index: int, clock: Callable[[], float], *, grouped: bool = False) -> None:
         self.index = index
-        self._run_id = f"r{index}"
+        self.life = f"r{index}"
         self._grouped = grouped
         self.memory = "volatile"
         self.master = Master(lambda: EPOCH_US + round(clock() * 1e6))
@@ -69,11 +69,7 @@ class Server:
     @property
     def run_id(self) -> str:
         """As the note has it."""
-        return f"{self._run_id}+{self.replication_id}" if self._grouped else self._run_id
-
-    @run_id.setter
-    def run_id(self, run_id: str) -> None:
-        self._run_id = run_id
+        return f"{self.life}+{self.replication_id}" if self._grouped else self.life
 
     @property
     def note(self) -> str:

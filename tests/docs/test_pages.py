@@ -1,8 +1,8 @@
 """The pages: what they show is run or compared; the site is complete; no code is shown that nothing runs.
 
 The commands of cli.md and doctor.md, the settings of operations.md. A row of the table of faults has a test.
-docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short,
-and none says what another one says. The line before each block says what runs it:
+docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short.
+The line before each block says what runs it:
 
 ``<!-- recipe: NAME -->``           a test that names the page runs it
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
@@ -179,42 +179,8 @@ def test_the_page_has_each_message_and_no_other() -> None:
     ]
 
 
-WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
-#: The same number of words in a row in two places is a sentence that was copied.
-LONGEST_RUN = 25
 #: Of all pages in docs/. Change it only downwards.
 MOST_WORDS = 38_400
-#: Programs and tables that the code computes may repeat each other.
-_NO_SENTENCES = re.compile(
-    r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
-)
-
-
-def words(text: str) -> list[str]:
-    """Lower case, without the targets of links. A block of code or a table of the code is one word, a bar."""
-    text = re.sub(r"\]\([^)]*\)", "]", _NO_SENTENCES.sub(" | ", text).replace("|", " | "))
-    return re.findall(r"\||[\w']+", text.lower())
-
-
-def repeated(texts: dict[str, str], longest: int = LONGEST_RUN) -> Iterator[str]:
-    """The first words of each run that stands in two places."""
-    seen: set[tuple[str, ...]] = set()
-    for name, text in texts.items():
-        found = words(text)
-        skip_to = 0
-        for i in range(len(found) - longest):
-            run = tuple(found[i : i + longest + 1])
-            if "|" in run:
-                continue
-            if run in seen and i >= skip_to:
-                skip_to = i + longest
-                yield f"{name}: {' '.join(run)}"
-            seen.add(run)
-
-
-def test_no_page_says_a_thing_twice() -> None:
-    texts = {str(page.relative_to(TOP)): page.read_text(encoding="utf-8") for page in WRITTEN}
-    assert list(repeated(texts)) == []
 
 
 def test_the_pages_do_not_grow() -> None:

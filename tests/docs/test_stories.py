@@ -18,12 +18,13 @@ import os
 import re
 import signal
 import subprocess
-import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ..cli.shell import Console
 from .pages import PAGES, PYTHON, RLOCK, TOP, Start, starter, write_scripts
 
 PATIENCE_S = 60.0
@@ -77,51 +78,33 @@ def pattern(shown: list[str]) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-class Terminal:
+class Terminal(Console):
     """A shell, and what was printed there."""
 
     def __init__(self, shell: subprocess.Popen[str]) -> None:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        super().__init__(shell.stdout.fileno(), shell.stdin.fileno())
         self.process = shell
-        self.lines: list[str] = []
-        self._heard = threading.Condition()
         self._asked = 0
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._heard:
-                self.lines.append(line.rstrip("\n"))
-                self._heard.notify_all()
-
-    def type(self, command: str) -> str:
+    def run(self, command: str) -> str:
         """Have the shell run it; the answer marks its end in the output."""
         self._asked += 1
         mark = f"--- end {self._asked}"
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\necho '{mark}'\n")
-        self.process.stdin.flush()
+        self.type(f"{command}\necho '{mark}'\n")
         return mark
 
-    def until(self, mark: str) -> list[str]:
-        """Everything up to the mark, which is taken out."""
-        with self._heard:
-            assert self._heard.wait_for(lambda: mark in self.lines, PATIENCE_S), f"no end: {self.lines}"
-            at = self.lines.index(mark)
-            told, self.lines[: at + 1] = self.lines[:at], []
-        return told
+    def before(self, mark: str) -> list[str]:
+        """The lines up to the mark, which is taken out."""
+        return self.until(rf"\A(.*?)^{mark}\n", PATIENCE_S)[1].splitlines()
 
-    def until_like(self, wanted: re.Pattern[str]) -> list[str]:
+    def like(self, wanted: re.Pattern[str]) -> list[str]:
         """What has been printed, as soon as it is what is wanted."""
-
-        def there() -> bool:
-            return wanted.fullmatch(_joined(self.lines)) is not None
-
-        with self._heard:
-            assert self._heard.wait_for(there, PATIENCE_S), f"{wanted.pattern!r} did not come: {self.lines}"
-            told, self.lines[:] = [*self.lines], []
-        return told
+        deadline = time.monotonic() + PATIENCE_S
+        while self.rest[-1:] not in ("", "\n") or not wanted.fullmatch(_joined(self.rest.splitlines())):
+            assert self.read(deadline - time.monotonic()), f"{wanted.pattern!r} did not come: {self.rest}"
+        return self.until(r"\A.*\Z")[0].splitlines()
 
     def interrupt(self) -> None:
         pid = self.process.pid
@@ -129,12 +112,9 @@ class Terminal:
             os.kill(int(child), signal.SIGINT)
 
     def close(self) -> None:
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.interrupt()  # `rlock up` ends its masters then
-            self.process.stdin.close()
-            self.process.wait(10)
-            self._reader.join(10)
+            self.process.communicate(timeout=10)
 
 
 def _joined(lines: list[str]) -> str:
@@ -170,18 +150,18 @@ class Story:
             mark = self.open.pop(step.name)
             if "^C" in before:
                 at = before.index("^C")
-                self._learn(before[:at], terminal.until_like(pattern(before[:at])))
+                self._learn(before[:at], terminal.like(pattern(before[:at])))
                 terminal.interrupt()
                 before = before[at + 1 :]
-            self._compare("", before, terminal.until(mark))
+            self._compare("", before, terminal.before(mark))
         for number, (command, shown) in enumerate(commands, 1):
             assert step.name not in self.open, f"{step.name} is busy: {command}"
-            mark = terminal.type(self._real(command))
+            mark = terminal.run(self._real(command))
             if step.goes_on and number == len(commands):
                 self.open[step.name] = mark
-                self._learn(shown, terminal.until_like(pattern(shown)))
+                self._learn(shown, terminal.like(pattern(shown)))
             else:
-                self._compare(command, shown, terminal.until(mark))
+                self._compare(command, shown, terminal.before(mark))
 
     def _compare(self, command: str, shown: list[str], told: list[str]) -> None:
         wanted = pattern(shown)

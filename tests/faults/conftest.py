@@ -1,4 +1,4 @@
-"""Clients, waiters and bad weather for the fault tests."""
+"""Scenes for the fault tests: masters and their proxies, clients, waiters and processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..lock.conftest import Child, eventually, in_background
+from ..lock.conftest import Child, MakeClient, StartChild, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, raw
@@ -24,11 +24,6 @@ from .clock import Clock
 from .proxy import Proxy
 
 FreshMasters = Callable[..., Fleet]
-ClientFor = Callable[..., rlock.Client]
-Proxies = Callable[..., list[Proxy]]
-#: program, urls, ttl
-Process = Callable[..., Child]
-
 #: Masters that were started a moment ago vote at once: most tests here start their own.
 GUARD_OFF: dict[str, Any] = {"restart_guard": 0}
 #: The longest that a waiter sleeps before it looks again, told or not, with some room for two busy cores.
@@ -41,78 +36,94 @@ client = rlock.Client(sys.argv[1].split(), float(sys.argv[2]), **{GUARD_OFF!r})
 lock = client.lock("x")
 """
 
-#: What a process says of its hold, and of the end of it.
-TELL = """\
-print(f"{lock.is_owned()} {lock.remaining():g} {lock.lost.is_set()}")
-try:
-    lock.check()
-    print("checked")
-except rlock.LeaseLostError as error:
-    print("check:", error.reason)
-try:
-    lock.release()
-    print("released")
-except rlock.LeaseLostError as error:
-    print("release:", error.reason)
-lock.acquire()
-lock.release()
-print("usable")
-"""
+
+class Scene:
+    """Masters and all that uses them: it ends with the test."""
+
+    def __init__(
+        self, fleet: Fleet, make_client: MakeClient, child: StartChild, stack: contextlib.ExitStack
+    ) -> None:
+        self.fleet, self.urls = fleet, fleet.urls
+        #: In front of the last masters, behind a call of `proxied`.
+        self.proxies: list[Proxy] = []
+        self._make_client, self._child, self._stack = make_client, child, stack
+
+    def proxied(self, count: int) -> list[str]:
+        """The URLs, in which proxies stand for the last ``count`` masters."""
+        self.proxies = [Proxy(url) for url in self.urls[-count:]]
+        for proxy in self.proxies:
+            self._stack.callback(proxy.close)
+        return [*self.urls[:-count], *(proxy.url for proxy in self.proxies)]
+
+    def client(self, ttl: float = 3.0, urls: Sequence[str] = (), **options: Any) -> rlock.Client:
+        return self._make_client([*urls] or self.urls, ttl, **{**GUARD_OFF, **options})
+
+    def clients(self, ttl: float = 3.0, urls: Sequence[str] = ()) -> tuple[rlock.Client, rlock.Client]:
+        """Two that are connected."""
+        one, other = self.client(ttl, urls), self.client(ttl, urls)
+        usable(one)
+        usable(other)
+        return one, other
+
+    def held(
+        self, ttl: float = 3.0, urls: Sequence[str] = (), **options: Any
+    ) -> tuple[rlock.RLock, rlock.Client]:
+        """The lock "x" of a client that holds it, and another client."""
+        holder, other = self.clients(ttl, urls)
+        lock = holder.lock("x", **options)
+        assert lock.acquire()
+        return lock, other
+
+    def process(self, program: str, ttl: float = 3.0) -> Child:
+        """A process with ``client`` and ``lock``, the lock "x"."""
+        return self._child(_PRELUDE + textwrap.dedent(program), " ".join(self.urls), str(ttl))
+
+
+Scenes = Callable[[Fleet], Scene]
 
 
 @pytest.fixture
-def client_for(make_client: ClientFor) -> ClientFor:
-    """``client_for(urls, ttl, **options)``: clients that are closed with the test."""
-    return lambda urls, ttl=3.0, **options: make_client(urls, ttl, **{**GUARD_OFF, **options})
+def scenes(make_client: MakeClient, child: StartChild) -> Iterator[Scenes]:
+    with contextlib.ExitStack() as stack:
+        yield lambda fleet: Scene(fleet, make_client, child, stack)
 
 
 @pytest.fixture
-def process(child: Callable[..., Child]) -> Process:
-    """``process(program, urls, ttl)``: a process with ``client`` and ``lock``, the lock "x"."""
-
-    def start(program: str, urls: Iterable[str], ttl: float = 3.0) -> Child:
-        return child(_PRELUDE + textwrap.dedent(program), " ".join(urls), str(ttl))
-
-    return start
+def scene(scenes: Scenes, masters3: Fleet) -> Scene:
+    return scenes(masters3)
 
 
 @pytest.fixture
-def proxies() -> Iterator[Proxies]:
-    """``proxies(urls)``: one in front of each."""
-    made: list[Proxy] = []
-
-    def make(urls: Iterable[str]) -> list[Proxy]:
-        fresh = [Proxy(url) for url in urls]
-        made.extend(fresh)
-        return fresh
-
-    yield make
-    for proxy in made:
-        proxy.close()
+def fresh(scenes: Scenes, fresh_masters: FreshMasters) -> Scene:
+    """On three masters of the test's own."""
+    return scenes(fresh_masters(3))
 
 
 @pytest.fixture(scope="session")
-def _clock_library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    return clock.build(tmp_path_factory.mktemp("clock"))
+def _clock_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library, reason = clock.build(tmp_path_factory.mktemp("clock"))
+    if reason:
+        pytest.skip(reason)
+    return library
+
+
+Clocked = Callable[[int], tuple[Scene, list[Clock]]]
 
 
 @pytest.fixture
 def clocked(
-    fresh_masters: FreshMasters, server: ServerBinary, _clock_library: tuple[Path, str], tmp_path: Path
-) -> Callable[[int], tuple[Fleet, list[Clock]]]:
+    scenes: Scenes, fresh_masters: FreshMasters, server: ServerBinary, _clock_library: Path, tmp_path: Path
+) -> Clocked:
     """``clocked(3)``: three masters, and the wall clock of each."""
-    library, reason = _clock_library
-    if reason:
-        pytest.skip(reason)
 
-    def make(count: int) -> tuple[Fleet, list[Clock]]:
+    def make(count: int) -> tuple[Scene, list[Clock]]:
         clocks = []
         for i in range(count):
             folder = tmp_path / f"clock-{i}"
             folder.mkdir()
-            clocks.append(Clock(library, folder))
-        fleet = [fresh_masters(1, binary=one.binary(server))[0] for one in clocks]
-        return Fleet(fleet), clocks
+            clocks.append(Clock(_clock_library, folder))
+        masters = [fresh_masters(1, binary=one.binary(server))[0] for one in clocks]
+        return scenes(Fleet(masters)), clocks
 
     return make
 
@@ -142,14 +153,11 @@ class Waiter:
         return self._outcome.result(within)
 
 
-def refuse_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """No thread of these names can be started, or none at all."""
-    start = threading.Thread.start
+def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread can be started."""
 
-    def refused(thread: threading.Thread) -> None:
-        if not names or thread.name in names:
-            raise RuntimeError("can't start new thread")
-        start(thread)
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
 
@@ -191,14 +199,19 @@ def holders(urls: Iterable[str], name: str = "x") -> list[str | None]:
     """Who has the lock on each master."""
     found: list[str | None] = []
     for url in urls:
-        with contextlib.closing(raw(url)) as server:
-            found.append(next(iter(dict(server.hgetall(name))), None))  # type: ignore[arg-type]
+        with raw(url) as server:
+            found.append(next(iter(server.hkeys(name)), None))
     return found
 
 
 def everywhere(urls: Sequence[str], name: str = "x") -> bool:
     """Whether one owner has it on all of these masters; waits a little for the last answers."""
     return bool(eventually(lambda: len(set(holders(urls, name))) == 1 and holders(urls, name)[0], 3.0))
+
+
+def subscribers(url: str) -> int:
+    with raw(url) as server:
+        return str(server.execute_command("CLIENT", "LIST", "TYPE", "pubsub")).count("id=")
 
 
 @contextlib.contextmanager

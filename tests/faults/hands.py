@@ -10,16 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
 import signal
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from multiprocessing import get_context
 from random import Random
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import rlock
@@ -27,6 +27,7 @@ import rlock
 #: The hold is kept for this long without an owner. Longer than a round, also on a busy machine.
 KEPT_S = 20.0
 WORK_S = 0.004
+FORK = get_context("fork")
 
 
 class Event(NamedTuple):
@@ -41,53 +42,28 @@ class Child:
 
     def __init__(self, who: str, work: Callable[[Callable[..., None]], None], kill_after: float) -> None:
         self.who, self.events, self.killed = who, list[Event](), False
-        self._pipe, there = os.pipe()
+        self._told = TemporaryFile()  # noqa: SIM115 (`end` closes it)
         self._kill_at = time.monotonic() + kill_after
-        self.pid = os.fork()
-        if not self.pid:
-            status = 1
-            try:
-                os.close(self._pipe)
+        self._process = FORK.Process(target=work, args=(self._tell,))
+        self._process.start()
 
-                def tell(what: str, told: Any = None) -> None:
-                    os.write(there, json.dumps([who, what, time.monotonic(), told]).encode() + b"\n")
-
-                work(tell)
-                status = 0
-            except Exception:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.close(there)
+    def _tell(self, what: str, told: Any = None) -> None:
+        line = json.dumps([self.who, what, time.monotonic(), told])
+        os.write(self._told.fileno(), f"{line}\n".encode())  # one write: whole, also if it is killed
 
     def end(self, by_force: bool = False) -> list[Event]:
         """Its events, when it has ended; it is killed at its instant, or now."""
-        text = b""
-        if by_force:
-            self._kill()
-        while True:
-            left = self._kill_at - time.monotonic()
-            if not select.select([self._pipe], [], [], max(0.0, min(left, 60.0)))[0]:
-                self._kill()
-                continue
-            chunk = os.read(self._pipe, 65536)
-            if not chunk:
-                break
-            text += chunk
-        os.close(self._pipe)
-        _, status = os.waitpid(self.pid, 0)
-        self.killed = os.WIFSIGNALED(status)
-        self.events = [Event(*json.loads(line)) for line in text.splitlines()]
+        self._process.join(0.0 if by_force else max(0.0, self._kill_at - time.monotonic()))
+        self._process.kill()
+        self._process.join()
+        self.killed = self._process.exitcode == -signal.SIGKILL
+        with self._told as told:
+            told.seek(0)
+            self.events = [Event(*json.loads(line)) for line in told]
         if self.killed:
             self.events.append(Event(self.who, "killed", time.monotonic()))
-        elif status:
-            raise AssertionError(f"{self.who} failed: {self.events}")
+        assert self.killed or not self._process.exitcode, f"{self.who} failed: {self.events}"
         return self.events
-
-    def _kill(self) -> None:
-        self._kill_at = time.monotonic() + 60.0
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
 
 
 def _work(lock: rlock.RLock, tell: Callable[..., None], dice: Random) -> None:

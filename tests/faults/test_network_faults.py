@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -14,37 +15,30 @@ import rlock
 from rlock.events import MasterFailed
 from rlock.testing.local.spawn import free_port
 
-from ..lock.conftest import eventually
+from ..lock.conftest import eventually, running
 from ..servers import Fleet, name_of, tell
 from ..telemetry.happenings import Ledger
 from .clock import Clock
 from .conftest import (
     LOOK_S,
-    ClientFor,
-    Process,
-    Proxies,
+    Clocked,
+    Scene,
+    Scenes,
     Waiter,
     excluded,
     holders,
+    subscribers,
     unharmed,
     usable,
     waiting,
     within,
 )
-from .proxy import Proxy
-from .test_connection_faults import subscribers
 
 
-def in_front_of(fleet: Fleet, count: int, proxies: Proxies) -> tuple[list[str], list[Proxy]]:
-    """The masters' URLs, the last ``count`` of them behind proxies."""
-    bad = proxies(fleet.urls[-count:])
-    return [*fleet.urls[:-count], *(proxy.url for proxy in bad)], bad
-
-
-def test_a_slow_minority_makes_nobody_slower(masters: Fleet, client_for: ClientFor, proxies: Proxies) -> None:
-    urls, slow = in_front_of(masters, 2, proxies)
-    client = client_for(urls, 10.0)
-    for proxy in slow:
+def test_a_slow_minority_makes_nobody_slower(masters: Fleet, scenes: Scenes) -> None:
+    scene = scenes(masters)
+    client = scene.client(10.0, scene.proxied(2))
+    for proxy in scene.proxies:
         proxy.delay_s = 0.2
     lock = client.lock("x")
     usable(client)  # connects; the slow ones need a little longer than the others for that
@@ -60,24 +54,20 @@ def test_a_slow_minority_makes_nobody_slower(masters: Fleet, client_for: ClientF
 
 @pytest.mark.parametrize("ask", ["status", "init"])
 def test_the_first_question_to_all_waits_for_a_master_that_connects_a_moment_later(
-    ask: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+    ask: str, scene: Scene
 ) -> None:
-    urls, (slow,) = in_front_of(masters3, 1, proxies)
-    slow.delay_s = 0.2  # the others are connected in milliseconds; its time-out is 0.5 s
-    client = client_for(urls, 10.0, restart_guard=None)
+    client = scene.client(10.0, scene.proxied(1), restart_guard=None)
+    scene.proxies[0].delay_s = 0.2  # the others are connected in milliseconds; its time-out is 0.5 s
     if ask == "status":
         assert [view.fault for view in client.status("x").masters] == [None] * 3
     else:
         assert list(client.init().values()) == [None] * 3
 
 
-def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies
-) -> None:
-    urls, slow = in_front_of(masters3, 2, proxies)
-    client, other = client_for(urls, 10.0), client_for(masters3.urls)
+def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(scene: Scene) -> None:
+    client, other = scene.client(10.0, scene.proxied(2)), scene.client()
     usable(client)
-    for proxy in slow:
+    for proxy in scene.proxies:
         proxy.delay_s = 0.3  # under the time-out of 0.5 s
     began = time.monotonic()
     with client.lock("x") as lock:
@@ -92,12 +82,11 @@ def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sen
 
 @pytest.mark.parametrize("fault", ["slow", "no requests", "no replies"])
 def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mended(
-    fault: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+    fault: str, scene: Scene
 ) -> None:
-    urls, bad = in_front_of(masters3, 2, proxies)
-    client, other = client_for(urls, 1.2), client_for(masters3.urls)
+    client, other = scene.client(1.2, scene.proxied(2)), scene.client()
     usable(client)
-    for proxy in bad:
+    for proxy in scene.proxies:
         if fault == "slow":
             proxy.delay_s = 0.6  # the time-out is 0.2 s
         else:
@@ -107,7 +96,7 @@ def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mend
     # Where its commands arrive, so does the undo behind them.
     with within(3.0):
         usable(other)
-    for proxy in bad:
+    for proxy in scene.proxies:
         proxy.mend()
     usable(client)
 
@@ -119,27 +108,28 @@ def news(ledger: Ledger) -> list[MasterFailed]:
 
 @pytest.mark.parametrize("how", ["silent", "killed"])
 def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
-    how: str, masters3: Fleet, client_for: ClientFor, proxies: Proxies, ledger: Ledger
+    how: str, scene: Scene, ledger: Ledger
 ) -> None:
-    bad = proxies(masters3.urls)
-    holder, other = client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)
+    holder, other = scene.client(10.0), scene.client(10.0, scene.proxied(3))
     lock, heard = holder.lock("x"), holder.lock("y")
     lock.acquire()
     heard.acquire()
     waiter, hears = Waiter(other), Waiter(other, name="y")
-    assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
+    assert eventually(lambda: all(subscribers(url) == 1 for url in scene.urls))
     waiting(holder)
+    told: set[tuple[str, str]] = set()
     if how == "killed":
-        tell(masters3.urls, "CLIENT", "KILL", "TYPE", "pubsub")
-    for proxy in bad if how == "silent" else ():
-        proxy.forget_subscribers()
+        tell(scene.urls, "CLIENT", "KILL", "TYPE", "pubsub")
+    else:
+        told = {(name_of(proxy.url), "silent") for proxy in scene.proxies}
+        for proxy in scene.proxies:
+            proxy.forget_subscribers()
     lock.release()  # nobody is told; a look finds it
     # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
     assert waiter.got(2 * LOOK_S)
-    told = {(name_of(proxy.url), "silent") for proxy in bad} if how == "silent" else set()
     assert eventually(lambda: len(news(ledger)) == len(told), 5.0)
     time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
-    assert eventually(lambda: all(subscribers(url) == 1 for url in masters3.urls))
+    assert eventually(lambda: all(subscribers(url) == 1 for url in scene.urls))
     released_at = time.monotonic()
     heard.release()
     assert hears.got(5.0)
@@ -149,12 +139,11 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
 def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim_once(
-    later_ones: bool, masters3: Fleet, client_for: ClientFor, proxies: Proxies
+    later_ones: bool, scene: Scene
 ) -> None:
-    bad = proxies(masters3.urls)
     ended = threading.Event()
     held: tuple[list[float], list[float]] = ([], [])
-    clients = [client_for(masters3.urls, 10.0), client_for([proxy.url for proxy in bad], 10.0)]
+    clients = [scene.client(10.0), scene.client(10.0, scene.proxied(3))]
 
     def work(number: int) -> None:
         lock = clients[number].lock("x", fair=True)
@@ -163,67 +152,53 @@ def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim_once(
                 held[number].append(time.monotonic())
                 time.sleep(0.005)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1) * 3]
-    for thread in threads:
-        thread.start()
-    assert eventually(lambda: min(map(len, held)) > 20, 10.0)
-    silent_at = time.monotonic()
-    for proxy in bad:
-        proxy.forget_subscribers(later_ones=later_ones)
-    time.sleep(7.0)
-    ended.set()
-    for proxy in bad:
-        proxy.mend()
-    for thread in threads:
-        thread.join(20.0)
-        assert not thread.is_alive()
+    with running(*(partial(work, number) for number in (0, 1) * 3)):
+        assert eventually(lambda: min(map(len, held)) > 20, 10.0)
+        silent_at = time.monotonic()
+        for proxy in scene.proxies:
+            proxy.forget_subscribers(later_ones=later_ones)
+        time.sleep(7.0)
+        ended.set()
+        for proxy in scene.proxies:
+            proxy.mend()
     times = [silent_at, *(at for at in held[0] if at > silent_at)]
     pauses = [later - earlier for earlier, later in pairwise(times) if later - earlier > 0.4]
     assert sum(pauses) < 2.0, pauses
 
 
-def test_a_closed_port_is_refused_at_once_and_the_error_says_so(
-    masters3: Fleet, client_for: ClientFor
-) -> None:
+def test_a_closed_port_is_refused_at_once_and_the_error_says_so(scene: Scene) -> None:
     closed = [f"redis://127.0.0.1:{free_port()}" for _ in range(2)]
-    client = client_for([masters3.urls[0], *closed])
+    client = scene.client(urls=[scene.urls[0], *closed])
     with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match="refused") as caught:
         client.lock("x").acquire(timeout=0.3)
     assert set(caught.value.faults) == set(closed)
-    assert eventually(lambda: holders(masters3.urls[:1]) == [None], 2.0), "the one vote was kept"
-    minority = client_for([*masters3.urls, *closed])
+    assert eventually(lambda: holders(scene.urls[:1]) == [None], 2.0), "the one vote was kept"
     with within(2.0):
-        usable(minority)
+        usable(scene.client(urls=[*scene.urls, *closed]))
 
 
 def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter_is_hurt(
-    masters3: Fleet, client_for: ClientFor, proxies: Proxies
+    scene: Scene,
 ) -> None:
-    network = proxies(masters3.urls)
-    urls = [proxy.url for proxy in network]
-    holder, other = client_for(urls, 1.5), client_for(urls, 1.5)
-    lock = holder.lock("x")
-    lock.acquire()
+    def reset() -> int:
+        return sum(proxy.reset() for proxy in scene.proxies)
+
+    lock, other = scene.held(1.5, scene.proxied(3))
     waiter = Waiter(other)
-    waiting(holder)
+    waiting(scene.client())
     until = time.monotonic() + 2.0  # longer than a lease
     while time.monotonic() < until:
-        assert sum(proxy.reset() for proxy in network) > 0
+        assert reset() > 0
         time.sleep(0.4)
         lock.check()
         assert not waiter.done
-    for proxy in network:
-        proxy.reset()
+    reset()
     with within(LOOK_S):
         lock.release()
         assert waiter.got()
-    for proxy in network:
-        proxy.reset()
+    reset()
     assert other.lock("x").acquire(blocking=False), "a reset between two calls is not the caller's business"
     other.lock("x").release()
-
-
-Clocked = Callable[[int], tuple[Fleet, list[Clock]]]
 
 
 WRONG: dict[str, Callable[[Clock], None]] = {
@@ -236,46 +211,46 @@ WRONG: dict[str, Callable[[Clock], None]] = {
 
 @pytest.mark.parametrize(("masters", "how"), [(3, "forward"), (3, "slow"), (5, "back"), (5, "fast")])
 def test_a_minority_whose_clock_jumps_or_runs_wrong_lets_nobody_in_and_costs_a_holder_nothing(
-    masters: int, how: str, clocked: Clocked, client_for: ClientFor
+    masters: int, how: str, clocked: Clocked
 ) -> None:
-    fleet, clocks = clocked(masters)
-    holder, other = client_for(fleet.urls, 1.2), client_for(fleet.urls, 1.2)
-    with unharmed(holder, other, 1.4):
-        assert eventually(lambda: None not in holders(fleet.urls))
+    scene, clocks = clocked(masters)
+    with unharmed(scene.client(1.2), scene.client(1.2), 1.4):
+        assert eventually(lambda: None not in holders(scene.urls))
         for clock in clocks[: masters // 2]:
             WRONG[how](clock)
 
 
 def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_minority_went_back(
-    clocked: Clocked, client_for: ClientFor, process: Process
+    clocked: Clocked,
 ) -> None:
-    fleet, clocks = clocked(3)
-    dead = process('lock.acquire(); print("got"); time.sleep(60)', fleet.urls, 1.2)
+    scene, clocks = clocked(3)
+    dead = scene.process('lock.acquire(); print("got"); time.sleep(60)', 1.2)
     assert dead.line() == "got"
-    assert eventually(lambda: len({*holders(fleet.urls)}) == 1), "also on the slowest master"
+    assert eventually(lambda: len({*holders(scene.urls)}) == 1), "also on the slowest master"
     clocks[0].step(-60.0)
     dead.process.kill()
-    other = client_for(fleet.urls)
+    other = scene.client()
     with within(1.2 + LOOK_S):
         assert other.lock("x").acquire()
-    assert holders(fleet.urls)[0] != holders(fleet.urls)[1], "there the dead one has it for a minute more"
+    first, second, _ = holders(scene.urls)
+    assert first != second, "there the dead one has it for a minute more"
     other.lock("x").release()
     with within(1.0):
         usable(other)
 
 
 def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagree_by_an_hour(
-    clocked: Clocked, client_for: ClientFor
+    clocked: Clocked,
 ) -> None:
-    fleet, clocks = clocked(3)
+    scene, clocks = clocked(3)
     clocks[0].step(3600.0)
     clocks[1].step(-3600.0)
-    holder, others = client_for(fleet.urls), [client_for(fleet.urls) for _ in range(3)]
+    holder = scene.client()
     lock = holder.lock("x", fair=True)
     lock.acquire()
     queue: list[Waiter] = []
-    for i, client in enumerate(others):
-        queue.append(Waiter(client, fair=True))
+    for i in range(3):
+        queue.append(Waiter(scene.client(), fair=True))
         waiting(holder, i + 1)
         clocks[0].step(-3600.0)  # and while they wait
         clocks[1].step(3600.0)

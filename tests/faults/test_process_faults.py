@@ -9,14 +9,13 @@ import pytest
 
 import rlock
 
-from ..lock.conftest import Child, eventually
-from ..servers import AnyMaster, Fleet
+from ..lock.conftest import eventually
+from ..servers import Fleet
 from .conftest import (
     LOOK_S,
-    TELL,
-    ClientFor,
     FreshMasters,
-    Process,
+    Scene,
+    Scenes,
     Waiter,
     everywhere,
     excluded,
@@ -40,56 +39,48 @@ def heal(masters: Fleet) -> None:
         master.resume() if master.running else master.start()
 
 
-def port(master: AnyMaster) -> str:
-    return master.url.rpartition(":")[2]
-
-
 @pytest.mark.parametrize("how", HOW)
 def test_a_minority_that_is_gone_is_noticed_by_neither_the_holder_nor_the_others(
-    how: str, fresh_masters: FreshMasters, client_for: ClientFor
+    how: str, fresh_masters: FreshMasters, scenes: Scenes
 ) -> None:
-    fleet = fresh_masters(5)
-    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(other)
-    with holder.lock("x") as lock:
-        assert everywhere(fleet.urls)
-        harm(fleet[3:], how)
-        # 0.25 s is the time-out of a request: nobody waits for it, not even the first time.
-        for _ in range(5):
-            with within(0.2):
-                excluded(other)
-                usable(other, name="y")
-        time.sleep(1.7)
-        lock.check()
-        excluded(other)
+    scene = scenes(fresh_masters(5))
+    lock, other = scene.held(1.5)
+    assert everywhere(scene.urls)
+    harm(scene.fleet[3:], how)
+    # 0.25 s is the time-out of a request: nobody waits for it, not even the first time.
+    for _ in range(5):
+        with within(0.2):
+            excluded(other)
+            usable(other, name="y")
+    time.sleep(1.7)
+    lock.check()
+    excluded(other)
+    lock.release()
     with within(0.5):
         usable(other)
-    heal(fleet[3:])
+    heal(scene.fleet[3:])
 
     def votes_again() -> bool:
-        with holder.lock("x"):
+        with lock:
             time.sleep(0.05)
-            return None not in holders(fleet.urls)
+            return None not in holders(scene.urls)
 
     assert eventually(votes_again)
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_lease_ends(
-    how: str, fresh_masters: FreshMasters, client_for: ClientFor, caplog: pytest.LogCaptureFixture
+    how: str, fresh: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fleet = fresh_masters(3)
-    holder, other = client_for(fleet.urls, 1.5), client_for(fleet.urls, 1.5)
-    usable(other)
     told: list[rlock.LeaseLostError] = []
-    lock = holder.lock("x", on_lost=told.append)
-    assert lock.acquire()
-    harm(fleet[1:], how)
+    lock, other = fresh.held(1.5, on_lost=told.append)
+    gone = fresh.fleet[1:]
+    harm(gone, how)
     ends_at = time.monotonic() + lock.remaining()
     for arguments in ((False, -1), (True, 0.5)):
         with within(2.5), pytest.raises(rlock.QuorumUnreachableError, match="votes of 2 masters") as caught:
             other.lock("x").acquire(*arguments)
-        assert {master.rpartition(":")[2] for master in caught.value.faults} == {*map(port, fleet[1:])}
+        assert {*caught.value.faults} == {*gone.labels}
         assert caught.value.answered < 2
     for ask in (other.lock("x").locked, lambda: other.status("x"), lambda: other.evict("x")):
         with pytest.raises(rlock.QuorumUnreachableError):
@@ -104,10 +95,10 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
     with pytest.raises(rlock.LeaseLostError) as lost:
         lock.release()
     assert [error.reason for error in told] == [lost.value.reason]
-    heal(fleet[1:])
+    heal(gone)
     with within(10.0):
         usable(other, 10.0)
-        usable(holder, 10.0)
+        assert lock.acquire(timeout=10.0)
 
 
 # -- processes of clients
@@ -118,37 +109,40 @@ lock.acquire()
 print("got")
 sys.stdin.readline()
 """
+#: What a process says of its hold, and of the end of it.
+TELL = """\
+print(f"{lock.is_owned()} {lock.remaining():g} {lock.lost.is_set()}")
+for call in (lock.check, lock.release):
+    try:
+        call()
+        print("well")
+    except rlock.LeaseLostError as error:
+        print(error.reason)
+lock.acquire()
+lock.release()
+print("usable")
+"""
 EXPIRED = "its validity ended before a quorum renewed it"
 
 
-def stop(child: Child) -> None:
-    child.process.send_signal(signal.SIGSTOP)
-
-
-def go_on(child: Child) -> None:
-    child.process.send_signal(signal.SIGCONT)
-
-
 def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_its_successor(
-    masters3: Fleet, client_for: ClientFor, process: Process
+    scene: Scene,
 ) -> None:
-    child = process(HOLD + TELL, masters3.urls, 1.2)
-    other = client_for(masters3.urls)
+    child = scene.process(HOLD + TELL, 1.2)
+    other = scene.client()
     assert child.line() == "got"
     excluded(other)
-    stop(child)
+    child.process.send_signal(signal.SIGSTOP)
     successor = other.lock("x", renew=False)  # a renewal would put back what the child takes away
     with within(1.2 + LOOK_S):
         assert successor.acquire()
-    mine = holders(masters3.urls)
-    go_on(child)
+    mine = holders(scene.urls)
+    child.process.send_signal(signal.SIGCONT)
     child.say()
     # From the first instant, whether or not its watchdog has run: the loss is computed from the clock.
-    assert child.line() == "False 0 True"
-    assert child.line() == f"check: {EXPIRED}"
-    assert child.line() == f"release: {EXPIRED}"
+    assert [child.line() for _ in range(3)] == ["False 0 True", EXPIRED, EXPIRED]
     time.sleep(0.3)
-    assert holders(masters3.urls) == mine
+    assert holders(scene.urls) == mine
     successor.check()
     successor.release()
     assert child.line() == "usable"
@@ -169,20 +163,7 @@ def free():
     while taken:
         os.close(taken.pop())
 """
-#: A holder that lets go when it is told to.
-HOLDING = """\
-lock.acquire()
-exhaust()
-print("got")
-sys.stdin.readline()
-"""
-
-
-WITHOUT_DESCRIPTORS = (
-    DESCRIPTORS
-    + """\
-if "used" in sys.argv:
-    client._engine()  # it has what it needs for itself
+WITHOUT_DESCRIPTORS = """\
 exhaust()
 assert not lock.is_owned() and not lock.hold_count
 try:
@@ -194,14 +175,17 @@ lock.acquire()
 lock.release()
 print("usable")
 """
+
+
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [("client._engine()\n", "QuorumUnreachableError"), ("", "RLockError")],
+    ids=["used", "new"],
 )
-
-
-@pytest.mark.parametrize(("client", "error"), [("used", "QuorumUnreachableError"), ("new", "RLockError")])
 def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
-    masters3: Fleet, process: Process, client: str, error: str
+    scene: Scene, first: str, error: str
 ) -> None:
-    child = process(WITHOUT_DESCRIPTORS.replace("sys.argv", repr([client])), masters3.urls)
+    child = scene.process(first + DESCRIPTORS + WITHOUT_DESCRIPTORS)
     with within(5.0):
         told = child.line()
     assert told.startswith(f"{error} ")
@@ -210,9 +194,9 @@ def test_without_a_descriptor_for_a_connection_acquire_says_too_many_open_files(
 
 
 def test_without_a_thread_for_its_renewal_nothing_is_asked_for(
-    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = client_for(masters3.urls)
+    client = scene.client()
     with monkeypatch.context() as patch:
         refuse_threads(patch)
         with pytest.raises(rlock.RLockError, match="'x' was not asked for: can't start new thread"):
@@ -224,30 +208,27 @@ def test_without_a_thread_for_its_renewal_nothing_is_asked_for(
 
 
 def test_a_holder_without_a_thread_left_renews_and_releases(
-    masters3: Fleet, client_for: ClientFor, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, waiter = client_for(masters3.urls, 1.5).lock("x"), client_for(masters3.urls)
-    lock.acquire()
-    waits = Waiter(waiter, renew=False)
-    waiting(waiter)
+    lock, other = scene.held(1.5)
+    waiter = Waiter(other, renew=False)
+    waiting(other)
     with monkeypatch.context() as patch:
         refuse_threads(patch)
         time.sleep(1.8)
-        assert not waits.done
+        assert not waiter.done
         lock.check()
         lock.release()
-        assert waits.got()
+        assert waiter.got()
 
 
-def test_a_holder_without_a_descriptor_left_renews_and_releases(
-    masters3: Fleet, client_for: ClientFor, process: Process
-) -> None:
-    child = process(DESCRIPTORS + HOLDING + TELL, masters3.urls, 1.5)
+def test_a_holder_without_a_descriptor_left_renews_and_releases(scene: Scene) -> None:
+    child = scene.process(DESCRIPTORS + HOLD.replace("print", "exhaust()\nprint") + TELL, 1.5)
     assert child.line() == "got"
-    waiter = Waiter(client_for(masters3.urls))
+    waiter = Waiter(scene.client())
     time.sleep(1.8)
     assert not waiter.done
     child.say()
     assert child.line().startswith("True ")
-    assert [child.line() for _ in range(3)] == ["checked", "released", "usable"]
+    assert [child.line() for _ in range(3)] == ["well", "well", "usable"]
     assert waiter.got()

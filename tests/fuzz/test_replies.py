@@ -36,9 +36,8 @@ from rlock.rules.restart_guard import Guard
 from rlock.testing import memory_client
 
 from ..core.test_one_connection import Hearing
-from ..core.test_renewal import a_hold
 from ..core.test_restart_guard import told
-from ..core.world import World
+from ..core.world import World, a_hold
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, raw, tell
 from ..telemetry.happenings import Ledger
@@ -251,8 +250,8 @@ def plant(server: Any, run_id: bytes, data: st.DataObject) -> None:
 
 def test_a_note_of_another_type_counts_as_a_lost_memory_and_ends_no_hold(masters3: Fleet) -> None:
     with rlock.Client(masters3.urls, 1.0, max_ttl=1.0) as client, client.lock("x") as lock:
-        tell(masters3.urls, "DEL", NOTE)
-        tell(masters3.urls, "RPUSH", NOTE, "somebody's")
+        tell(masters3.urls, "RPUSH", "a list", "somebody's")
+        tell(masters3.urls, "RENAME", "a list", NOTE)  # in one step: a client writes a note that is missing
         assert isinstance(within(1.0, client.lock("y").acquire, blocking=False), rlock.QuorumUnreachableError)
         assert within(3.0, client.lock("y").acquire, timeout=3.0) is True
         lock.check()

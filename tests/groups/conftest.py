@@ -14,7 +14,7 @@ from rlock.testing.local.embedded import ServerBinary
 
 from ..lock.conftest import KINDS, Kind
 from ..lock.conftest import make_client as make_client  # a fixture
-from .group import ReplicatedGroup, Server
+from .group import ReplicatedGroup
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
@@ -68,11 +68,6 @@ def init(url: str) -> None:
     """State that nothing is locked: otherwise each test would wait for the restart guard."""
     with rlock.Client([url], TTL, max_ttl=TTL) as client:
         assert not any(client.init().values())
-
-
-def promote(server: Server) -> None:
-    """Make a replica a primary, as Sentinel does."""
-    server.client.execute_command("REPLICAOF", "NO", "ONE")
 
 
 def refused(client: rlock.Client, why: str) -> str:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from rlock.testing.local.embedded import Master, ServerBinary
 
-from ..servers import PASSWORD
+from ..servers import PASSWORD, raw
 
 SERVICE = "mymaster"
 #: Replicas and Sentinels log in as these users, so a server can refuse them and still serve clients.
@@ -26,6 +24,7 @@ ARGUMENTS = (
     *f"--user {REPLICA} on >{PASSWORD} ~* &* +@all".split(),
     *f"--user {SENTINEL} on >{PASSWORD} ~* &* +@all".split(),
 )
+SENTINEL_ARGUMENTS = ("--sentinel", "--protected-mode", "no")
 #: After so long without an answer a Sentinel calls a server down. In less than a second it does not connect.
 OPTIONS = {
     "down-after-milliseconds": 1200,
@@ -60,35 +59,14 @@ class Server(Master):
     @property
     def client(self) -> redis.Redis:
         """A client that gives up soon and never tries again."""
-        return redis.Redis(
-            "127.0.0.1",
-            self.port,
-            password=self.password,
-            protocol=2,
-            decode_responses=True,
-            socket_timeout=2.0,
-            retry=Retry(NoBackoff(), 0),
-        )
+        return raw(self.url, 2.0)
 
     def follow(self, primary: Server) -> None:
         """Make it a replica."""
         self.client.replicaof("127.0.0.1", primary.port)
 
 
-class Sentinel(Server):
-    """One Sentinel."""
-
-    def __init__(self, binary: ServerBinary) -> None:
-        super().__init__(binary, ("--sentinel", "--protected-mode", "no"))
-
-    def watch(self, primary: Server, needed: int) -> None:
-        """Watch the group of this primary."""
-        self.client.sentinel_monitor(SERVICE, "127.0.0.1", primary.port, needed)
-        for option, value in OPTIONS.items():
-            self.client.sentinel_set(SERVICE, option, value)
-
-
-class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
+class ReplicatedGroup(contextlib.ExitStack):
     """``replicas`` and a primary; ``sentinels`` watch them, none by default."""
 
     def __init__(
@@ -98,24 +76,26 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         sentinels: int = 0,
         replica: ServerBinary | None = None,
     ) -> None:
-        self.servers: list[Server] = []
-        self.sentinels: list[Sentinel] = []
-        try:
-            for each in (binary, *[replica or binary] * replicas):
-                self.servers.append(Server(each))
-                self.servers[-1].start()
-            first = self.servers[0]
-            for server in self.servers[1:]:
+        super().__init__()
+        with contextlib.ExitStack() as stack:
+
+            def start(*how: Any) -> Server:
+                server = Server(*how)
+                stack.enter_context(server)
+                return server
+
+            self.servers = [start(each) for each in (binary, *[replica or binary] * replicas)]
+            first, *others = self.servers
+            for server in others:
                 server.follow(first)
             until(lambda: len(self.replicas_of(first)) == replicas, "the replicas are online")
-            for _ in range(sentinels):
-                self.sentinels.append(Sentinel(binary))
-                self.sentinels[-1].start()
-                self.sentinels[-1].watch(first, sentinels // 2 + 1)
-            self.await_sentinels()
-        except BaseException:
-            self.close()
-            raise
+            self.sentinels = [start(binary, SENTINEL_ARGUMENTS) for _ in range(sentinels)]
+            for sentinel in self.sentinels:
+                sentinel.client.sentinel_monitor(SERVICE, "127.0.0.1", first.port, sentinels // 2 + 1)
+                for option, value in OPTIONS.items():
+                    sentinel.client.sentinel_set(SERVICE, option, value)
+            until(lambda: all(map(self._knows_all, self.sentinels)), "the Sentinels know each other")
+            self.push(stack.pop_all())
 
     @property
     def url(self) -> str:
@@ -145,26 +125,11 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         _, port = asked.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
         return next(server for server in self.servers if server.port == int(port))
 
-    @property
-    def replicas(self) -> list[Server]:
-        """The other servers."""
-        primary = self.primary
-        return [server for server in self.servers if server is not primary]
-
-    def await_sentinels(self) -> None:
-        """Wait until each Sentinel knows the others and all replicas."""
-
-        def known(sentinel: Sentinel) -> bool:
-            masters: Any = sentinel.client.sentinel_masters()
-            state = masters[SERVICE]
-            others, slaves = len(self.sentinels) - 1, len(self.servers) - 1
-            return int(state["num-other-sentinels"]) == others and int(state["num-slaves"]) == slaves
-
-        until(lambda: all(map(known, self.sentinels)), "the Sentinels know each other")
-
-    def whole(self) -> bool:
-        """Whether the primary has all its replicas."""
-        return len(self.replicas_of(self.primary)) == len(self.servers) - 1
+    def _knows_all(self, sentinel: Server) -> bool:
+        """Whether a Sentinel knows the others and all replicas."""
+        masters: Any = sentinel.client.sentinel_masters()
+        known = [int(masters[SERVICE][key]) for key in ("num-other-sentinels", "num-slaves")]
+        return known == [len(self.sentinels) - 1, len(self.servers) - 1]
 
     def fail_over(self) -> None:
         """Let the Sentinels promote a replica, and wait until they have."""
@@ -175,42 +140,24 @@ class ReplicatedGroup(contextlib.AbstractContextManager["ReplicatedGroup"]):
         )
         until(lambda: self.primary is not before, "a replica is promoted")
 
-    def promoted(self, old: Server) -> bool:
-        """Whether another server than this one is a primary."""
-        others = [server for server in self.servers if server is not old and server.running]
-        return any(server.client.role()[0] == "master" for server in others)
-
-    def rejoin(self, server: Server) -> None:
-        """Make a former primary a replica. The Sentinels send the same commands, ten seconds later."""
-        server.follow(self.primary)
-        for kind in ("normal", "pubsub"):
-            server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-
     def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""
         for user in (REPLICA, SENTINEL):
             server.client.execute_command("ACL", "SETUSER", user, "off")
             server.client.execute_command("CLIENT", "KILL", "USER", user)
 
-    def let_in(self, server: Server) -> None:
-        """End a `shut_out`."""
-        for user in (REPLICA, SENTINEL):
-            server.client.execute_command("ACL", "SETUSER", user, "on")
-
     def mend(self) -> None:
-        """Let everything run, with the primary that the Sentinels name."""
+        """Let everything run, with the primary that the Sentinels name. It ends each `shut_out`."""
         for sentinel in self.sentinels:
             sentinel.resume()
         for server in self.servers:
             server.resume() if server.running else server.start()
-            self.let_in(server)
-        for server in self.replicas:
-            self.rejoin(server)
-        until(self.whole, "the group is whole")
-
-    def close(self) -> None:
-        for server in (*self.sentinels, *self.servers):
-            server.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            for user in (REPLICA, SENTINEL):
+                server.client.execute_command("ACL", "SETUSER", user, "on")
+        primary = self.primary
+        others = [server for server in self.servers if server is not primary]
+        for server in others:  # the Sentinels send the same commands, ten seconds later
+            server.follow(primary)
+            for kind in ("normal", "pubsub"):
+                server.client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        until(lambda: len(self.replicas_of(self.primary)) == len(others), "the group is whole")

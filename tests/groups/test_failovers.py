@@ -21,7 +21,7 @@ from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
 from ..servers import acl_user
-from .conftest import ClientFor, GroupOf, one_kind, promote, refused, usable
+from .conftest import ClientFor, GroupOf, one_kind, refused, usable
 from .group import ReplicatedGroup, Server, until
 
 #: How the old primary ends, or goes on.
@@ -32,15 +32,6 @@ HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
 }
 #: Beyond the lease and the restart guard: Sentinels, and a look of a waiter.
 SLACK_S = 6.0
-
-
-def fail_over(group: ReplicatedGroup, kind_of_harm: str) -> Server:
-    """Have a replica promoted; the old primary."""
-    old = group.primary
-    HARMS[kind_of_harm](group, old)
-    until(lambda: group.promoted(old), "a replica is promoted")
-    until(lambda: group.primary is not old, "the Sentinels name the new primary")
-    return old
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -54,7 +45,9 @@ def test_nobody_gets_a_lock_beside_its_holder(
     assert lock.acquire()
     token, until_s = lock.fencing_token, time.monotonic() + lock.remaining()
     waiter = Waiter(other)
-    old = fail_over(watched, harm)
+    old = watched.primary
+    HARMS[harm](watched, old)
+    until(lambda: watched.primary is not old, "the Sentinels name another primary")
     while time.monotonic() < until_s - 0.1:
         lock.check()
         assert not waiter.done
@@ -106,16 +99,11 @@ def test_a_sentinel_without_an_answer_is_an_error_that_says_so() -> None:
 
 
 @one_kind
-def test_an_unknown_service_is_an_error_that_names_it(
+def test_an_unknown_service_and_unreachable_sentinels_are_errors_that_name_them(
     client_for: ClientFor, watched: ReplicatedGroup
 ) -> None:
-    client = client_for(watched.url.replace("/mymaster", "/nobody"))
-    refused(client, "its Sentinels know no service 'nobody': check the name in the URL")
-
-
-def test_unreachable_sentinels_are_an_error_that_names_them(
-    client_for: ClientFor, watched: ReplicatedGroup
-) -> None:
+    unknown = client_for(watched.url.replace("/mymaster", "/nobody"))
+    refused(unknown, "its Sentinels know no service 'nobody': check the name in the URL")
     client = client_for(watched.url)
     usable(client)
     for sentinel in watched.sentinels:
@@ -135,7 +123,7 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
     old, new = group.servers
     late, early = client_for(group.url), client_for(f"{new.url}?replicas=0")
     usable(late)
-    promote(new)
+    new.client.execute_command("REPLICAOF", "NO", "ONE")  # as Sentinel does
     with early.lock("x") as lock:
         refused(late, "0 of 1 replicas acknowledged")
         patient = client_for(group.url, ttl=6.0)  # gives the replicas 0.25 s
@@ -186,39 +174,28 @@ def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
 # -- clocks that differ inside a group: a lease is replicated as an instant, so it ends early or late there
 
 
-Skewed = Callable[[float], ReplicatedGroup]
 SKEWED_TTL = 5.0
 #: More than a lease.
 SKEW_S = 6.0
 
 
 @pytest.fixture
-def skewed(
-    group_of: GroupOf, server: ServerBinary, _clock_library: tuple[Path, str], tmp_path: Path
-) -> Skewed:
-    """``skewed(seconds)``: a group whose replica has a clock that is ahead by so much."""
-    library, reason = _clock_library
-    if reason:
-        pytest.skip(reason)
-
-    def make(seconds: float) -> ReplicatedGroup:
-        clock = Clock(library, tmp_path)
-        clock.step(seconds)
-        return group_of(1, 1, clock.binary(server))
-
-    return make
+def skewed(group_of: GroupOf, server: ServerBinary, _clock_library: Path, tmp_path: Path) -> ReplicatedGroup:
+    """A group whose replica has a clock that is ahead by `SKEW_S`."""
+    clock = Clock(_clock_library, tmp_path)
+    clock.step(SKEW_S)
+    return group_of(1, 1, clock.binary(server))
 
 
 @one_kind
 @pytest.mark.rule("3.6")
 def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_nothing(
-    client_for: ClientFor, skewed: Skewed, server: ServerBinary
+    client_for: ClientFor, skewed: ReplicatedGroup, server: ServerBinary
 ) -> None:
-    group = skewed(SKEW_S)
-    late_s = (
-        SKEWED_TTL + SKEW_S if server.version >= "7" else guard_time(SKEWED_TTL)
-    )  # Redis 6.2 replicates the duration
-    holder, other, dead, waiting = (client_for(group.url, ttl=SKEWED_TTL) for _ in range(4))
+    late_s = guard_time(SKEWED_TTL)
+    if server.version >= "7":  # Redis 6.2 replicates the duration
+        late_s = SKEWED_TTL + SKEW_S
+    holder, other, dead, waiting = (client_for(skewed.url, ttl=SKEWED_TTL) for _ in range(4))
     tokens = []
     with holder.lock("held") as lock:
         for behind in (False, True):  # to the replica, whose clock is ahead, and back
@@ -226,8 +203,8 @@ def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_no
             assert lease.acquire(timeout=SKEWED_TTL)
             tokens.append(lease.fencing_token)
             died_at = time.monotonic()
-            group.fail_over()
-            group.mend()
+            skewed.fail_over()
+            skewed.mend()
             waiter = Waiter(waiting)
             while not waiter.done:
                 lock.check()
@@ -242,7 +219,6 @@ def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_no
     assert tokens == sorted(set(tokens))
 
 
-def test_doctor_names_a_replica_whose_clock_differs(skewed: Skewed) -> None:
-    group = skewed(SKEW_S)
-    found = doctor([group.url]).one("role")
-    assert f"the clock of its replica 127.0.0.1:{group.servers[1].port} is 6.0 s ahead" in found["what"]
+def test_doctor_names_a_replica_whose_clock_differs(skewed: ReplicatedGroup) -> None:
+    found = doctor([skewed.url]).one("role")
+    assert f"the clock of its replica 127.0.0.1:{skewed.servers[1].port} is 6.0 s ahead" in found["what"]

@@ -97,8 +97,6 @@ SHARED = {
 USUAL = {"blocking": (1, 5), "asyncio": (1,)}
 
 
-#: About what threads of one process do among themselves in default mode.
-default_mode = pytest.mark.kinds(*(name for name in KINDS if "fair" not in name))
 #: About threads, forks, signals, or the parts of `threading.RLock` that asyncio has no use for.
 threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
 
@@ -182,6 +180,12 @@ def connect(urls: list[str], make_client: MakeClient) -> MakeClient:
 
 
 @pytest.fixture
+def connect3(masters3: Fleet, make_client: MakeClient) -> MakeClient:
+    """The same on three masters, for what the number of masters does not matter to."""
+    return partial(make_client, masters3.urls)
+
+
+@pytest.fixture
 def client(connect: MakeClient) -> rlock.Client:
     return connect()
 
@@ -220,6 +224,16 @@ class Child:
         return self.process.wait(30)
 
 
+#: A program that waits for the lock "x", and holds it until it is told to go on: mode, ttl, URLs.
+WAITER = """
+    import sys, time, rlock
+    client = rlock.Client(sys.argv[3:], ttl=float(sys.argv[2]))
+    print("waiting", flush=True)
+    with client.lock("x", fair=sys.argv[1] == "fair"):
+        print(time.monotonic_ns(), flush=True)
+        sys.stdin.readline()
+    print("released", flush=True)
+"""
 StartChild = Callable[..., Child]
 
 

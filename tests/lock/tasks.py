@@ -10,12 +10,12 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from functools import cache
+from functools import cache, partial
 from inspect import isawaitable, isfunction
 from typing import Any, TypeVar
 
 import rlock.asyncio
-from rlock import LeaseLostError, ReadWriteLock
+from rlock import ReadWriteLock
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[Any]]
@@ -172,22 +172,9 @@ class Client:
 
 
 def _told_in_a_thread(options: dict[str, Any]) -> dict[str, Any]:
+    """A callback of a test may block, as one of a blocking client may."""
     on_lost = options.get("on_lost")
-    return options if on_lost is None else {**options, "on_lost": lambda error: _tell(on_lost, error)}
-
-
-async def _tell(on_lost: Callable[[LeaseLostError], object], error: LeaseLostError) -> None:
-    # A callback of a test may block, as one of a blocking client may.
-    done: Future[object] = Future()
-
-    def call() -> None:
-        try:
-            done.set_result(on_lost(error))
-        except BaseException as failure:
-            done.set_exception(failure)
-
-    threading.Thread(target=call, name="rlock-on-lost", daemon=True).start()
-    await asyncio.wrap_future(done)
+    return options if on_lost is None else {**options, "on_lost": partial(asyncio.to_thread, on_lost)}
 
 
 class InTask:

@@ -13,7 +13,6 @@ import rlock
 from rlock import Client
 from rlock.procedures import transfer
 from rlock.procedures.port import Request
-from rlock.procedures.transfer import handle_of, mark
 from rlock.rules import commands
 from rlock.rules.handles import NOT_KNOWN, Handle, checksum
 from rlock.rules.keys import owner_token
@@ -42,22 +41,11 @@ def test_another_client_gets_the_hold_with_its_count_and_token(client: Client, o
     adopted.release()
     assert client.lock("x").acquire(blocking=False)
     assert client.lock("x").fencing_token > token
-    client.lock("x").release()
-
-
-def test_the_adopter_renews_it(connect: MakeClient) -> None:
-    client, other = connect(1.5), connect(1.5)
-    lock = acquired(client)
-    adopted = other.adopt(lock.detach())
-    time.sleep(2.0)
-    adopted.check()
-    adopted.release()
 
 
 def test_nobody_renews_it_in_between(connect: MakeClient) -> None:
     client, other = connect(0.6), connect(0.6)
-    lock = acquired(client)
-    handle = lock.detach(0.6)
+    handle = acquired(client).detach(0.6)
     assert other.lock("x").acquire(timeout=3)
     with pytest.raises(rlock.LeaseLostError, match="has the lock: it adopted the handle before, or acquired"):
         client.adopt(handle)
@@ -76,7 +64,6 @@ def test_a_lock_that_the_caller_does_not_hold_has_no_handle(connect: MakeClient)
     with pytest.raises(rlock.OptionsError, match="ttl must be a finite number of seconds above 0"):
         lock.detach(0)
     assert lock.is_owned()
-    lock.release()
 
 
 def test_a_caller_with_a_hold_of_it_adopts_nothing(connect: MakeClient) -> None:
@@ -87,73 +74,61 @@ def test_a_caller_with_a_hold_of_it_adopts_nothing(connect: MakeClient) -> None:
     lock.acquire()
     with pytest.raises(rlock.RLockError, match="release a hold of it first"):
         client.adopt(handle)
-    lock.release()
 
 
-def test_it_outlives_its_client(client: Client, other: Client) -> None:
-    lock = acquired(client, hold_at_least=2)
-    handle = lock.detach()
+def test_it_outlives_its_client_and_the_adopter_renews_it(connect: MakeClient) -> None:
+    client, other = connect(1.5), connect(1.5)
+    handle = acquired(client, hold_at_least=1).detach()
     client.close()
     adopted = other.adopt(handle, hold_at_least=0, max_hold=5)
+    time.sleep(2.0)
+    adopted.check()
     adopted.release()
     assert other.lock("x").acquire(blocking=False)
-    other.lock("x").release()
 
 
 @pytest.mark.kinds("blocking", "asyncio")
 def test_a_handle_of_another_fleet_is_refused(
     masters: Fleet, masters1: Fleet, fresh_masters: Callable[..., Fleet], make_client: MakeClient
 ) -> None:
-    lock = make_client(masters1.urls).lock("x")
-    lock.acquire()
-    handle = lock.detach()
+    handle = acquired(make_client(masters1.urls)).detach()
     with pytest.raises(rlock.OptionsError, match="was detached on a fleet of 1, and this client has another"):
         make_client(masters(3).urls).adopt(handle)
     with pytest.raises(rlock.LeaseLostError, match="knows the run_id of no master here"):
         make_client(fresh_masters(1).urls).adopt(handle)
-    adopted = make_client(masters1.urls).adopt(handle)
-    adopted.release()
+    make_client(masters1.urls).adopt(handle)
 
 
 @pytest.mark.real_masters
 @threads_only
-def test_a_failed_adopt_leaves_the_handle_good(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls, request_timeout=0.2)
-    lock = acquired(client)
-    handle = lock.detach(10)
-    other = make_client(masters3.urls, request_timeout=0.2)
-    with other.lock("y"):
-        pass
+def test_a_failed_adopt_leaves_the_handle_good(masters3: Fleet, connect3: MakeClient) -> None:
+    handle, other = acquired(connect3()).detach(10), connect3(request_timeout=0.2)
+    other.lock("y").acquire()  # it is connected now
     with masters3[:2].paused(), pytest.raises(rlock.QuorumUnreachableError):
         other.adopt(handle)
-    adopted = make_client(masters3.urls).adopt(handle)
-    adopted.check()
-    adopted.release()
+    connect3().adopt(handle).check()
 
 
 @pytest.mark.real_masters
 @threads_only
-def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls, ttl=3, request_timeout=0.2)
-    lock = acquired(client)
+def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, connect3: MakeClient) -> None:
+    lock = acquired(connect3(ttl=3, request_timeout=0.2))
     with masters3[:2].paused(), pytest.raises(rlock.QuorumUnreachableError):
         lock.detach(10)
     assert lock.hold_count == 0
-    assert make_client(masters3.urls).lock("x").acquire(timeout=2)
+    assert connect3().lock("x").acquire(timeout=2)
 
 
 @pytest.mark.real_masters
 @pytest.mark.kinds("blocking")
-def test_a_master_that_does_not_answer_an_adopter_follows_later(masters3: Fleet) -> None:
-    with rlock.Client(masters3.urls) as first, rlock.Client(masters3.urls, request_timeout=0.2) as second:
-        lock = first.lock("x")
-        lock.acquire()
-        handle = lock.detach(10)
-        with masters3[2:].paused():
-            adopted = second.adopt(handle)
-        with raw(masters3.urls[0]) as one, raw(masters3.urls[2]) as late:
-            assert eventually(lambda: late.hkeys("x") == one.hkeys("x"))
-        adopted.release()
+def test_a_master_that_does_not_answer_an_adopter_follows_later(
+    masters3: Fleet, connect3: MakeClient
+) -> None:
+    handle = acquired(connect3()).detach(10)
+    with masters3[2:].paused():
+        connect3(request_timeout=0.2).adopt(handle)
+    with raw(masters3.urls[0]) as one, raw(masters3.urls[2]) as late:
+        assert eventually(lambda: late.hkeys("x") == one.hkeys("x"))
 
 
 # -- handles: their text, and what masters must have given since for an adopt to be refused
@@ -177,13 +152,11 @@ OLD = (
 @threads_only
 def test_a_master_that_gave_a_greater_token_since_has_no_vote(client: Client, urls: list[str]) -> None:
     """A late command of the old holder may bring its key back, when another owner has had the lock."""
-    lock = acquired(client)
-    handle = Handle.parse(lock.detach(10), len(urls))
+    handle = Handle.parse(acquired(client).detach(10), len(urls))
     late = handle._replace(token=handle.token - 1, mark=handle.mark - 1)
     with pytest.raises(rlock.LeaseLostError, match="greater fencing token since"):
         client.adopt(late.text())
-    adopted = client.adopt(handle.text())
-    adopted.release()
+    client.adopt(handle.text())
 
 
 @threads_only
@@ -202,15 +175,13 @@ def test_tokens_that_were_given_before_the_detach_do_not_matter(client: Client, 
     lock.release()
     lock.acquire()
     assert lock.fencing_token > token + 11
-    lock.release()
 
 
 @threads_only
 def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
     client: Client, other: Client, urls: list[str]
 ) -> None:
-    lock = acquired(client)
-    text = lock.detach(10)
+    text = acquired(client).detach(10)
     handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), vars(transfer)["pause"]
     begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
 
@@ -230,29 +201,16 @@ def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
 
 
 @threads_only
-def test_a_mark_that_comes_too_late_is_none(client: Client) -> None:
-    lock = acquired(client)
-    engine, hold = client._engine(), lock._hold()
-    assert hold is not None
-    handle = handle_of(engine.context, hold, 5.0)
-    hold.lease.valid_until = engine.clock()
-    assert engine.perform(mark(engine.masters, hold, handle, handle.token + 1)) == handle
-
-
-@threads_only
 def test_the_lease_is_noted_if_it_is_longer_than_all_before(
     fresh_masters: Callable[..., Fleet], make_client: MakeClient
 ) -> None:
-    fleet = fresh_masters(1)
-    client = make_client(fleet.urls, ttl=3, max_ttl=60)
-    lock = acquired(client)
-    handle = lock.detach(50)
+    client = make_client(fresh_masters(1).urls, ttl=3, max_ttl=60)
+    handle = acquired(client).detach(50)
     assert client._engine().context.guard.noted == 50
     status = client.status("x")
     assert status.remaining is not None
     assert 40 < status.remaining <= 50
-    adopted = client.adopt(handle)
-    adopted.release()
+    client.adopt(handle)
 
 
 def test_a_handle_is_a_short_word_of_the_shell() -> None:
@@ -278,12 +236,6 @@ def test_a_name_that_makes_a_handle_too_long_is_refused_before_the_masters_know(
     with pytest.raises(rlock.OptionsError, match="a handle has 300 characters at the most: shorten"):
         lock.detach()
     lock.check()
-    lock.release()
-    lock = client.lock("x" * 100)
-    lock.acquire()
-    handle = lock.detach()
-    assert len(handle) <= 300
-    client.adopt(handle).release()
 
 
 @pytest.mark.parametrize(

@@ -178,61 +178,6 @@ def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
 
 
 @pytest.mark.kinds("memory")
-def test_a_signal_while_the_block_is_left_does_not_end_the_wait_for_on_stopped(client: Client) -> None:
-    """SIGTERM, say, whose handler raises SystemExit. The client's end would release the lock too early."""
-    go_on = threading.Event()
-    leader: Any = client.leader("beat", on_stopped=lambda: go_on.wait(10)).__enter__()
-    assert leader.wait(10)
-    join, joins = leader._campaign.join, list[int]()
-
-    def interrupted_join() -> None:
-        joins.append(1)
-        if len(joins) == 1:
-            raise SystemExit
-        join()
-
-    leader._campaign.join = interrupted_join
-    with ThreadPoolExecutor() as threads:
-        exit_ = threads.submit(leader.__exit__)
-        assert eventually(lambda: len(joins) == 2)
-        assert not client.lock("beat").acquire(timeout=0.2)
-        go_on.set()
-        assert isinstance(exit_.exception(10), SystemExit)
-    assert client.lock("beat").acquire(timeout=10)
-
-
-@pytest.mark.kinds("memory")
-def test_cancellations_while_the_block_is_left_do_not_end_the_wait_for_on_stopped() -> None:
-    masters, told = MemoryMasters(3), list[str]()
-
-    async def stop() -> None:
-        told.append("stopping")
-        await asyncio.sleep(0.3)
-        told.append("stopped")
-
-    async def lead() -> None:
-        client = memory_client(masters=masters, kind=rlock.asyncio.Client)
-        async with client, client.leader("beat", on_stopped=stop) as leader:
-            assert await leader.wait(10)
-
-    async def main() -> None:
-        task = asyncio.create_task(lead())
-        while told != ["stopping"]:
-            await asyncio.sleep(0.01)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0.01)
-        other = memory_client(masters=masters, kind=rlock.asyncio.Client)
-        async with other, other.leader("beat", lambda _: told.append("started")) as standby:
-            assert await standby.wait(10)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert told == ["stopping", "stopped", "started"]
-
-
-@pytest.mark.kinds("memory")
 def test_an_observer_that_a_thread_could_not_await_is_refused(connect: MakeClient) -> None:
     class Observer:
         async def __call__(self, *_: object) -> None: ...
@@ -270,7 +215,7 @@ def test_a_forked_child_does_not_lead(client: Client) -> None:
 
 @pytest.mark.kinds("memory")
 @pytest.mark.parametrize("how", ["leave", "cancel"])
-def test_tasks_lead_as_threads_do(how: str) -> None:
+def test_tasks_lead_as_threads_do_and_no_cancellation_ends_the_wait_for_on_stopped(how: str) -> None:
     masters, told = MemoryMasters(3), list[Any]()
     campaigns: list[asyncio.Task[None]] = []
 
@@ -278,8 +223,13 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
         await asyncio.sleep(0.01)
         told.append(token)
 
+    async def stop() -> None:
+        told.append("stopping")
+        await asyncio.sleep(0.3)
+        told.append("stopped")
+
     async def lead(client: rlock.asyncio.Client) -> None:
-        async with client.leader("beat", started, lambda: told.append("stopped")) as leader:
+        async with client.leader("beat", started, stop) as leader:
             assert await leader.wait(10)
             assert await leader.wait(0)
             assert told == [leader.token]
@@ -292,16 +242,18 @@ def test_tasks_lead_as_threads_do(how: str) -> None:
             task = asyncio.create_task(lead(first))
             while not campaigns:
                 await asyncio.sleep(0.01)
-            async with second.leader("beat") as standby:
+            async with second.leader("beat", lambda _: told.append("started")) as standby:
                 assert not await standby.wait(0.3)
                 assert "rlock-leader" in str(await standby.leader())
                 assert not standby.is_leader()
                 if how == "leave":
-                    task.cancel()
+                    for _ in range(3):
+                        task.cancel()
+                        await asyncio.sleep(0.01)
                 else:  # as `asyncio.run` does at its end
                     campaigns[0].cancel()
                 assert await standby.wait(10)
-                assert told[1:] == ["stopped"]
+                assert told[1:] == ["stopping", "stopped", "started"]
             task.cancel()
         assert not [one for one in asyncio.all_tasks() if one.get_name() == "rlock-leader"]
 

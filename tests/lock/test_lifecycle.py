@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import logging
-import math
 import os
 import pickle
 import signal
@@ -13,15 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import rlock
 from rlock import Client
-from rlock._client.connection import PendingCall
-from rlock.procedures.port import Request, new_owner
-from rlock.rules import commands
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
@@ -77,9 +72,9 @@ def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(clien
 
 
 @threads_only
-def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(masters3: Fleet, make_client: MakeClient) -> None:
+def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient) -> None:
     """In the child the other threads have ended, and their ends are noted."""
-    client = make_client(masters3.urls)
+    client = connect3()
     used, taken, stop = threading.Event(), threading.Event(), threading.Event()
 
     def use() -> None:
@@ -106,24 +101,6 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(masters3: Fleet, mak
     assert ended
     for user in users:
         user.result(5.0)
-
-
-@threads_only
-@pytest.mark.real_masters
-def test_a_forked_child_writes_no_command_that_its_parent_has_gathered(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
-    with client.lock("first"):
-        pass
-    calls = client._engine().masters
-    connections: Any = calls._connections
-    connections.gathering, connections._gather_until = True, math.inf
-    calls._send(PendingCall(Request(commands.acquire("x", new_owner("h/1/t"), 5_000), 5.0), 3, 0.0))
-    assert forked(lambda: client.lock("y").acquire(timeout=10)) == "True"
-    assert [raw(url).exists("x") for url in masters3.urls] == [0, 0, 0], "the parent has sent nothing yet"
-    connections.write_gathered()
-    assert eventually(lambda: all(raw(url).exists("x") for url in masters3.urls))
 
 
 @threads_only
@@ -194,8 +171,8 @@ def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
         lock.acquire(blocking=False)
 
 
-def test_close_ends_the_acquires_that_wait(masters3: Fleet, make_client: MakeClient) -> None:
-    holder, client = make_client(masters3.urls), make_client(masters3.urls)
+def test_close_ends_the_acquires_that_wait(connect3: MakeClient) -> None:
+    holder, client = connect3(), connect3()
     with holder.lock("x"):
         threading.Timer(0.4, client.close).start()
         for waiter in (lambda: client.lock("x").acquire(), lambda: client.lock("x").acquire(timeout=20)):

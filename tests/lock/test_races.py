@@ -26,7 +26,7 @@ from .conftest import MakeClient, acquired, in_thread, running, threads_only
 @pytest.mark.rule("3.1")
 @threads_only
 def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_that_has_ended(
-    masters3: Fleet, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    connect3: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds: list[float] = []
 
@@ -39,15 +39,14 @@ def test_an_owner_that_was_kept_from_running_since_the_verdict_gets_no_lease_tha
 
     contend = acquiring._contend
     monkeypatch.setattr(acquiring, "_contend", late)
-    lock = make_client(masters3.urls, 0.25).lock("x")
+    lock = connect3(0.25).lock("x")
     assert lock.acquire(timeout=5)
     assert lock.remaining() > 0
     assert len(rounds) == 2
-    lock.release()
 
 
-def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, make_client: MakeClient) -> None:
-    client, other = make_client(masters3.urls, ttl=0.6), make_client(masters3.urls)
+def test_a_kept_exception_does_not_keep_a_dead_threads_lock(connect3: MakeClient) -> None:
+    client, other = connect3(ttl=0.6), connect3()
     kept: Future[None] = Future()
 
     def die_inside() -> None:
@@ -64,9 +63,9 @@ def test_a_kept_exception_does_not_keep_a_dead_threads_lock(masters3: Fleet, mak
 
 @threads_only
 def test_a_loss_while_a_condition_is_waited_on_strands_no_waiter(
-    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    connect3: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = make_client(masters3.urls)
+    client = connect3()
     condition = threading.Condition(client.lock("x"))
     with condition:
         client.evict("x")

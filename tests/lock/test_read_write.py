@@ -13,11 +13,7 @@ import pytest
 
 import rlock
 from rlock import Client, LeaseLostError, NotHeldError, OptionsError, UpgradeError
-from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import commands, keys
-from rlock.rules.lease import LeaseEvent
-from rlock.rules.timing import valid_until
-from rlock.testing import MemoryMasters
 
 from ..servers import Fleet, raw
 from .conftest import MakeClient, eventually, in_background, in_thread
@@ -133,44 +129,6 @@ def test_a_reader_has_its_own_lease_after_the_writer(connect: MakeClient) -> Non
     writer.release()
     assert reader.remaining() < 1, "masters keep it for no longer"
     assert reader.is_owned()
-    reader.release()
-
-
-def test_a_reader_that_no_quorum_knows_is_valid_for_no_longer_than_both_leases() -> None:
-    masters = MemoryMasters(3)
-    for writes, reads in ((10, 5), (5, 10)):
-        with rlock.Client(list(masters), request_timeout=0.1) as client:
-            writer, reader = client.lock("x", ttl=writes), client.read_write_lock("x", ttl=reads).reader
-            writer.acquire()
-            reader.acquire()
-            for master in list(masters)[1:]:
-                master.pause()
-            writer.release()
-            assert 0 < reader.remaining() < 5
-            for master in masters:
-                master.resume()
-            reader.release()
-
-
-def test_a_renewal_under_way_prolongs_the_reader_of_a_writer_that_was_released_meanwhile() -> None:
-    masters = MemoryMasters(3)
-    with rlock.Client(list(masters), request_timeout=0.1) as client:
-        writer = client.lock("x", ttl=5, renew=False)
-        reader = client.read_write_lock("x", ttl=10, renew=False).reader
-        writer.acquire()
-        reader.acquire()
-        engine = client._engine()
-        writes, reads = engine.held("x"), engine.held(keys.hold_name("x", shared=True))
-        sent_at = engine.clock()
-        for master in list(masters)[1:]:
-            master.pause()
-        writer.release()
-        assert reads.lease.valid_until < valid_until(sent_at, 5)
-        engine.watchdog._apply([RenewalOutcome(writes, LeaseEvent.RENEWED, sent_at)])
-        assert reads.lease.valid_until == valid_until(sent_at, 5)
-        for master in masters:
-            master.resume()
-        reader.release()
 
 
 def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) -> None:
@@ -186,35 +144,6 @@ def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) 
 
 
 @pytest.mark.kinds("blocking", "memory")
-def test_an_evicted_writer_that_a_signal_handler_releases_does_not_read_on(
-    client: Client, other: Client
-) -> None:
-    lock = client.read_write_lock("x")
-    lock.writer.acquire()
-    lock.reader.acquire()
-    other.evict("x")
-    with client._engine().holds.mutex:  # as in the middle of a change
-        lock.writer.release()
-    assert eventually(lock.reader.lost.is_set)
-    assert not other.status("x").locked
-
-
-def test_a_writer_that_reads_on_keeps_no_reader_out_by_hold_at_least(
-    client: Client, connect: MakeClient
-) -> None:
-    other = connect().read_write_lock("x").reader
-    writer, reader = client.lock("x", hold_at_least=2), client.read_write_lock("x").reader
-    writer.acquire()
-    reader.acquire()
-    writer.release()
-    assert other.acquire(blocking=False)
-    assert reader.is_owned()
-    reader.release()
-    other.release()
-    assert client.lock("x").acquire(blocking=False)
-
-
-@pytest.mark.kinds("blocking", "memory")
 def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(connect: MakeClient) -> None:
     lock = connect().read_write_lock("x")
     condition = threading.Condition(lock.writer)
@@ -225,17 +154,6 @@ def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(connec
     condition = threading.Condition(lock.reader)
     with lock.writer, condition:
         assert not condition.wait(0), "the reader ends and comes back alone"
-
-
-@pytest.mark.kinds("blocking", "memory")
-def test_a_reader_is_renewed_when_its_writer_was_freed_without_a_release(client: Client) -> None:
-    lock, engine = client.read_write_lock("x"), client._engine()
-    lock.writer.acquire()
-    with lock.reader:
-        lock.writer._at_fork_reinit()
-        (hold,) = engine.holds
-        assert hold.renewal_stop(engine.clock()) is None
-    assert not client.status("x").locked
 
 
 def test_a_reader_inside_the_writer_ends_alone(connect: MakeClient) -> None:
@@ -284,21 +202,6 @@ def test_the_readers_behind_a_writer_that_gives_up_go_at_once(connect: MakeClien
         reads = in_background(lambda: late.read_write_lock("x").reader.acquire(timeout=30))
         assert gives_up.result(30) is False
         assert reads.result(30) is True
-
-
-def test_a_dead_reader_keeps_nobody_out_for_longer_than_its_own_lease(
-    client: Client, other: Client, connect: MakeClient
-) -> None:
-    dead = connect(ttl=2.0)
-    with client.read_write_lock("x").reader:
-        thread = threading.Thread(target=dead.read_write_lock("x", renew=False).reader.acquire)
-        thread.start()
-        thread.join()
-        began = time.monotonic()
-        assert len(client.status("x").readers) == 2
-        assert eventually(lambda: client.status("x").readers[1:] == ())
-    assert other.read_write_lock("x").writer.acquire(timeout=30)
-    assert time.monotonic() - began < 20
 
 
 def test_the_status_lists_the_readers_and_an_operator_evicts_them(client: Client, other: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,16 @@ import rlock
 from rlock import Client
 
 from ..servers import Fleet, raw
-from .conftest import MakeClient, StartChild, acquired, default_mode, eventually, in_thread, running
+from .conftest import (
+    WAITER,
+    MakeClient,
+    StartChild,
+    acquired,
+    eventually,
+    in_background,
+    in_thread,
+    running,
+)
 
 EVERY_KIND = True
 
@@ -38,8 +48,8 @@ def test_threads_and_clients_exclude_each_other(client: Client, other: Client) -
 
 
 @pytest.mark.rule("1.1")
-def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClient) -> None:
-    lock = make_client(masters3.urls).lock("x")
+def test_nested_acquires_cost_no_network(masters3: Fleet, connect3: MakeClient) -> None:
+    lock = connect3().lock("x")
     with lock, masters3.paused():
         for _ in range(1000):
             lock.acquire()
@@ -48,9 +58,9 @@ def test_nested_acquires_cost_no_network(masters3: Fleet, make_client: MakeClien
             lock.release()
 
 
-def test_no_number_is_no_timeout(masters1: Fleet, make_client: MakeClient) -> None:
+def test_no_number_is_no_timeout(connect3: MakeClient) -> None:
     with pytest.raises(ValueError):
-        make_client(masters1.urls).lock("x").acquire(timeout=float("nan"))
+        connect3().lock("x").acquire(timeout=float("nan"))
 
 
 def test_what_a_holder_and_what_others_see(connect: MakeClient) -> None:
@@ -85,10 +95,8 @@ def test_status_tells_who_and_since_when(client: Client) -> None:
 
 
 @pytest.mark.rule("2.2")
-def test_every_outermost_acquisition_has_an_owner_of_its_own(
-    masters1: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters1.urls)
+def test_every_outermost_acquisition_has_an_owner_of_its_own(connect3: MakeClient) -> None:
+    client = connect3()
     seen = set()
     for _ in range(5):
         with client.lock("x"):
@@ -122,10 +130,11 @@ def test_after_a_loss_everything_says_so_until_it_is_released(connect: MakeClien
     client = connect(ttl=0.6)
     lock = acquired(client, renew=False)
     lock.acquire()
-    lost = lock.lost
+    lost, token = lock.lost, lock.fencing_token
     assert lost.wait(5.0)
     assert lost.is_set()
     assert not lock.is_owned()
+    assert lock.fencing_token == token
     assert lock.remaining() == 0.0
     with pytest.raises(rlock.LeaseLostError):
         lock.check()
@@ -138,14 +147,13 @@ def test_after_a_loss_everything_says_so_until_it_is_released(connect: MakeClien
     with pytest.raises(rlock.NotHeldError) as caught:
         lock.release()
     assert not isinstance(caught.value, rlock.LeaseLostError)
+    with pytest.raises(rlock.LeaseLostError):
+        _ = lock.fencing_token
     assert lock.acquire(timeout=5.0)
-    lock.release()
 
 
-def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
-    masters1: Fleet, make_client: MakeClient
-) -> None:
-    lock = make_client(masters1.urls).lock("x")
+def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(connect3: MakeClient) -> None:
+    lock = connect3().lock("x")
     with pytest.raises(RuntimeError) as nobody:
         lock.release()
     assert type(nobody.value) is rlock.NotHeldError
@@ -158,19 +166,6 @@ def test_release_without_a_hold_is_a_runtime_error_that_says_who_does_hold_it(
         lock.release()
 
 
-HOLDER = """
-    import sys, rlock
-    client = rlock.Client(sys.argv[2:], ttl=float(sys.argv[1]))
-    lock = client.lock("x")
-    lock.acquire()
-    print("held", flush=True)
-    sys.stdin.readline()
-    lock.release()
-    print("released", flush=True)
-    sys.stdin.readline()
-"""
-
-
 def channels(fleet: Fleet) -> list[str]:
     """Subscriptions to locks; beside each there is one to what is handed to the subscriber."""
     found = [str(channel) for master in fleet for channel in raw(master.url).pubsub_channels()]
@@ -179,22 +174,12 @@ def channels(fleet: Fleet) -> list[str]:
     return [channel for channel in found if channel not in own]
 
 
-def commands(fleet: Fleet) -> int:
-    """Commands that clients sent, without those that run inside a script and those of this count."""
-    inner = ("info", "client", "hello", "hlen", "hgetall", "pttl", "zadd", "pexpire", "time")
-    return sum(
-        int(told["calls"])
-        for master in fleet
-        for name, told in raw(master.url).info("commandstats").items()
-        if not name.removeprefix("cmdstat_").startswith(inner)
-    )
-
-
 def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
     masters: Fleet, make_client: MakeClient, child: StartChild
 ) -> None:
-    holder = child(HOLDER, "2", *masters.urls)
-    assert holder.line() == "held"
+    holder = child(WAITER, "default", "2", *masters.urls)
+    assert holder.line() == "waiting"
+    assert holder.line(), "it has the lock"
     lock = make_client(masters.urls).lock("x")
     assert not lock.acquire(timeout=0.1)
     holder.process.kill()
@@ -202,7 +187,6 @@ def test_a_killed_holder_frees_its_lock_within_ttl_and_a_half_second(
     assert not lock.acquire(timeout=0.1), "its lease has not ended"
     assert lock.acquire(timeout=20)
     assert time.monotonic() - began < 2.5
-    lock.release()
 
 
 def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client: MakeClient) -> None:
@@ -215,45 +199,26 @@ def test_no_subscription_stays_after_the_last_waiter(masters: Fleet, make_client
         assert eventually(lambda: "rlock-listener" not in {t.name for t in threading.enumerate()})
 
 
-@pytest.mark.slow
-@default_mode
-@pytest.mark.real_masters
-def test_an_idle_waiter_sends_a_look_at_one_master_every_second_or_two(
-    masters: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters.urls, ttl=10.0), make_client(masters.urls, ttl=10.0)
-    with client.lock("x", renew=False), running(*[lambda: other.lock("x").acquire(timeout=5)] * 10):
-        time.sleep(1.0)
-        before = commands(masters)
-        time.sleep(3.4)
-        sent = commands(masters) - before
-    # Ten threads on five masters: one of them looks at one master, each 0.96 to 1.44 s.
-    assert 2 <= sent <= 4
-
-
-def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client = make_client(masters3.urls)
+def test_threads_of_one_process_take_turns_in_the_order_in_which_they_came(connect3: MakeClient) -> None:
+    client = connect3()
     order: list[int] = []
+
+    def work(number: int) -> None:
+        with client.lock("x"):
+            order.append(number)
+
+    waiters = []
     with client.lock("x"):
-        threads = []
-        for i in range(6):
-
-            def work(i: int = i) -> None:
-                with client.lock("x"):
-                    order.append(i)
-
-            threads.append(threading.Thread(target=work))
-            threads[-1].start()
+        for number in range(6):
+            waiters.append(in_background(partial(work, number)))
             time.sleep(0.05)
-    for thread in threads:
-        thread.join(30)
+    for waiter in waiters:
+        waiter.result(30)
     assert order == list(range(6))
 
 
-def test_threads_share_the_sockets_of_their_client(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls)
+def test_threads_share_the_sockets_of_their_client(masters3: Fleet, connect3: MakeClient) -> None:
+    client = connect3()
     before = int(raw(masters3.urls[0]).info("clients")["connected_clients"])
 
     def work() -> None:

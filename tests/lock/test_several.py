@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,41 +13,36 @@ from typing import Any
 import pytest
 
 import rlock
-import rlock.asyncio
+from rlock import Client, LeaseLostError
 from rlock.procedures.port import Request
 from rlock.recipes import semaphore as recipe
 from rlock.rules import commands
 from rlock.rules.quorum import Settle
-from rlock.testing import MemoryMasters, lose, memory_client
+from rlock.testing import lose
 
 from ..servers import Fleet
-from .conftest import eventually, in_thread, running
+from .conftest import MakeClient, eventually, in_thread, running
 
-Connect = Callable[..., rlock.Client]
-
-
-@pytest.fixture
-def masters() -> MemoryMasters:
-    return MemoryMasters(5)
+EVERY_KIND = True
+pytestmark = pytest.mark.kinds("memory")
+#: Shared with Redisson there are no readers.
+readers = pytest.mark.kinds("blocking", "asyncio", "memory", "asyncio-memory")
 
 
 @pytest.fixture
-def connect(masters: MemoryMasters) -> Iterator[Connect]:
-    """Makes clients. Each one stands for a process."""
-    made: list[rlock.Client] = []
+def connect(masters: Fleet, make_client: MakeClient) -> MakeClient:
+    """Makes clients that are connected. Each one stands for a process."""
 
-    def connect(**options: Any) -> rlock.Client:
-        made.append(memory_client(masters=masters, **{"ttl": 2.0, **options}))
-        with made[-1].lock(f"first use {len(made)}"):
-            return made[-1]
+    def connect(**options: Any) -> Client:
+        client = make_client(masters.urls, **{"ttl": 2.0, **options})
+        with client.lock("first use"):
+            return client
 
-    yield connect
-    for client in made:
-        client.close()
+    return connect
 
 
 @contextmanager
-def round_trips(client: rlock.Client) -> Iterator[list[str]]:
+def round_trips(client: Client) -> Iterator[list[str]]:
     """The round trips of a client for which somebody waits."""
     masters: Any = client._engine().masters
     made: list[str] = []
@@ -61,6 +56,16 @@ def round_trips(client: rlock.Client) -> Iterator[list[str]]:
     del masters.call, masters.call_many
 
 
+def keys(masters: Any) -> list[set[str]]:
+    """The locks and queues on each master."""
+    found = []
+    for master in (each.master for each in masters):
+        with master.mutex:
+            there = [key for key in list(master._keys.keys) if master._keys.look(key)]
+        found.append({key for key in there if key != "rlock:fleet" and not key.endswith(":fence")})
+    return found
+
+
 @contextmanager
 def waiting(lock: Any) -> Iterator[threading.Thread]:
     """A thread that acquires and releases."""
@@ -68,7 +73,7 @@ def waiting(lock: Any) -> Iterator[threading.Thread]:
         yield thread
 
 
-def test_all_names_are_held_or_none(connect: Connect, masters: MemoryMasters) -> None:
+def test_all_names_are_held_or_none(connect: MakeClient, masters: Any) -> None:
     client, other = connect(), connect()
     several = client.locks(["c", "a", "b"])
     with several:
@@ -85,7 +90,7 @@ def test_all_names_are_held_or_none(connect: Connect, masters: MemoryMasters) ->
     assert other.locks(["a", "b", "c", "d"]).acquire(blocking=False)
 
 
-def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
+def test_a_waiter_keeps_nothing_while_it_waits(connect: MakeClient) -> None:
     holder, waiter, third = connect(), connect(), connect()
     holder.lock("m").acquire()
     with waiting(waiter.locks(["a", "m", "z"])) as thread:
@@ -99,11 +104,11 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: Connect) -> None:
         third.locks(["a", "z"]).release()
 
 
-def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> None:
+def test_crossed_sets_never_dead_lock_and_never_overlap(connect: MakeClient) -> None:
     inside: dict[str, list[bool]] = {name: [] for name in "abcd"}
     done: list[int] = []
 
-    def work(client: rlock.Client, seed: int) -> None:
+    def work(client: Client, seed: int) -> None:
         dice = random.Random(seed)
         for _ in range(40):
             names, size = dice.sample("abcd", dice.choice((2, 3))), dice.randrange(3)
@@ -120,7 +125,7 @@ def test_crossed_sets_never_dead_lock_and_never_overlap(connect: Connect) -> Non
     assert sorted(done) == [0, 1, 2, 3]
 
 
-def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: Connect) -> None:
+def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: MakeClient) -> None:
     client = connect()
     several = client.locks(f"name {i}" for i in range(100))
     with round_trips(client) as made:
@@ -130,7 +135,9 @@ def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: C
         assert made == ["call_many"] * 2
 
 
-def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_together(connect: Connect) -> None:
+def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_together(
+    connect: MakeClient,
+) -> None:
     client = connect()
     engine, ahead = client._engine(), time.time_ns() // 1000 + 3_600_000_000
     for name in "abc":
@@ -142,7 +149,7 @@ def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_togeth
         assert min(several.fencing_tokens.values()) > ahead + 2
 
 
-def test_a_name_that_the_caller_has_already_nests(connect: Connect) -> None:
+def test_a_name_that_the_caller_has_already_nests(connect: MakeClient) -> None:
     client, other = connect(), connect()
     inner = client.lock("a")
     with inner:
@@ -157,68 +164,83 @@ def test_a_name_that_the_caller_has_already_nests(connect: Connect) -> None:
         last = client.lock("z")
         last.acquire()
         lose(last)
-        with pytest.raises(rlock.LeaseLostError):
+        with pytest.raises(LeaseLostError):
             client.locks(["a", "z"]).acquire()
         assert inner.hold_count == 1
-        with pytest.raises(rlock.LeaseLostError):
+        with pytest.raises(LeaseLostError):
             last.release()
     with pytest.raises(rlock.NotHeldError):
         client.locks(["a", "b"]).release()
 
 
-def test_the_loss_of_one_name_is_the_loss_of_all(connect: Connect) -> None:
+@pytest.mark.parametrize("shared", [[], ["b", "c"]], ids=["exclusive", "shared"])
+def test_the_loss_of_one_name_is_the_loss_of_all(connect: MakeClient, shared: list[str]) -> None:
     client = connect()
-    lost: list[rlock.LeaseLostError] = []
-    several = client.locks(["a", "b", "c"], on_lost=lost.append)
+    locks = {name: client.lock(name) for name in "abc"}
+    locks |= {name: client.read_write_lock(name).reader for name in shared}
+    lost: list[LeaseLostError] = []
+    several = client.locks(locks.keys() - {*shared}, shared=shared, on_lost=lost.append)
     several.acquire()
     signal = several.lost
     assert not signal.is_set()
     told: list[bool] = []
     with running(lambda: told.append(signal.wait(5.0))):
-        lose(client.lock("b"))
+        lose(locks["b"])
     assert told == [True]
     assert several.remaining() == 0.0
-    with pytest.raises(rlock.LeaseLostError) as found:
+    with pytest.raises(LeaseLostError) as found:
         several.check()
     assert found.value.name == "b"
-    lose(client.lock("c"))
-    with pytest.raises(rlock.LeaseLostError) as found:
+    lose(locks["c"])
+    with pytest.raises(LeaseLostError) as found:
         several.release()
     assert found.value.name == "b"
     assert [error.name for error in lost] == ["b"]
     assert connect().locks(["a", "b", "c"]).acquire(blocking=False)
 
 
-def test_bad_names_are_refused(connect: Connect) -> None:
-    client = connect()
-    for names, text in (
-        ([], "at least one"),
-        (["a", "b", "a"], "'a' .*twice"),
-        ("ab", "list"),
-        (None, "list"),
-    ):
-        with pytest.raises(rlock.OptionsError, match=text):
-            client.locks(names)  # type: ignore[arg-type]
-        with pytest.raises(rlock.OptionsError, match=text):
-            client.locks([], shared=names)  # type: ignore[arg-type]
-    with pytest.raises(rlock.OptionsError, match="'a' stands twice in names and shared"):
-        client.locks(["a"], shared=["b", "a"])
+@readers
+def test_several_names_may_be_exclusive_and_shared(connect: MakeClient) -> None:
+    one, two, other = (connect() for _ in range(3))
+    several = one.locks(["b"], shared=["c", "a"])
+    with several, two.locks([], shared=["a", "c"]):
+        assert several.names == ["a", "b", "c"]
+        assert several.fencing_tokens == {
+            "a": one.read_write_lock("a").reader.fencing_token,
+            "b": one.lock("b").fencing_token,
+            "c": one.read_write_lock("c").reader.fencing_token,
+        }
+        several.check()
+        for names, shared in ((["a"], ["d"]), (["d"], ["b"]), (["d", "b"], ["a"])):
+            assert not other.locks(names, shared=shared).acquire(blocking=False)
+            assert not other.locks(names, shared=shared).acquire(timeout=0.1)
+        assert other.lock("d").acquire(blocking=False), "a refused caller keeps nothing"
+        assert len(other.status("a").readers) == 2
+    assert several.remaining() == 0
+    assert other.locks(["a", "b", "c"]).acquire(timeout=5)
 
 
-# -- a semaphore and several names: Ctrl-C before each line, and cancelled tasks, leave nothing behind
+@readers
+def test_in_a_set_of_names_the_owner_of_a_writer_becomes_its_reader(
+    client: Client, other: Client, connect: MakeClient
+) -> None:
+    writer, several = client.lock("a"), client.locks(["b"], shared=["a"])
+    writer.acquire()
+    assert several.acquire(blocking=False)
+    assert not other.read_write_lock("a").reader.acquire(blocking=False)
+    writer.release()
+    with other.read_write_lock("a").reader:
+        assert not connect().lock("a").acquire(blocking=False)
+    several.release()
+    with client.locks(["a", "b"]), several:
+        assert (client.lock("b").hold_count, client.read_write_lock("a").reader.hold_count) == (2, 1)
+    assert other.locks(["a", "b"]).acquire(blocking=False)
 
 
-def keys(masters: MemoryMasters) -> list[set[str]]:
-    """The locks and queues on each master."""
-    found = []
-    for master in masters:
-        with master.mutex:
-            there = [key for key in list(master._keys.keys) if master._keys.look(key)]
-        found.append({key for key in there if key != "rlock:fleet" and not key.endswith(":fence")})
-    return found
+# -- semaphores
 
 
-def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back(connect: Connect) -> None:
+def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back(connect: MakeClient) -> None:
     gpu, others = (connect().semaphore("gpu", permits=2) for _ in range(2))
     assert gpu.permit is None
     assert gpu.acquire()
@@ -239,13 +261,13 @@ def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back
     gpu.release()
     with pytest.raises(rlock.NotHeldError):
         gpu.release()
-    with pytest.raises(rlock.LeaseLostError, match="lock 'gpu': the calling thread or task has no permit"):
+    with pytest.raises(LeaseLostError, match="lock 'gpu': the calling thread or task has no permit"):
         gpu.check()
     assert repr(gpu) == "<Semaphore 'gpu' permits=2>"
 
 
 @pytest.mark.parametrize("free", [1, 16])
-def test_a_free_permit_costs_two_round_trips(connect: Connect, free: int) -> None:
+def test_a_free_permit_costs_two_round_trips(connect: MakeClient, free: int) -> None:
     client, others = connect(), connect().semaphore("gpu", permits=16)
     for _ in range(16 - free):
         others.acquire()
@@ -257,7 +279,7 @@ def test_a_free_permit_costs_two_round_trips(connect: Connect, free: int) -> Non
         gpu.release()
 
 
-def test_in_fair_mode_nobody_goes_round_the_gate_while_it_has_an_owner(connect: Connect) -> None:
+def test_in_fair_mode_nobody_goes_round_the_gate_while_it_has_an_owner(connect: MakeClient) -> None:
     client, newcomer = connect(), connect()
     with client.lock("gpu"):
         assert not newcomer.semaphore("gpu", permits=2, fair=True).acquire(blocking=False)
@@ -267,7 +289,7 @@ def test_in_fair_mode_nobody_goes_round_the_gate_while_it_has_an_owner(connect: 
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_a_release_wakes_the_owner_of_the_gate_without_polling(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, fair: bool
+    connect: MakeClient, monkeypatch: pytest.MonkeyPatch, fair: bool
 ) -> None:
     monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 1000.0)
     first, second = (connect().semaphore("gpu", permits=2, fair=fair) for _ in range(2))
@@ -284,23 +306,9 @@ def test_a_release_wakes_the_owner_of_the_gate_without_polling(
     first.release()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dead", ["gpu#0", "gpu"])
-def test_a_dead_owner_of_a_permit_or_of_the_gate_costs_its_lease_and_a_second_and_a_half(
-    real_masters: Fleet, dead: str
-) -> None:
-    """A thread that ends without a release: nobody renews its lease."""
-    urls = real_masters.urls
-    with rlock.Client(urls, ttl=1.0) as client, rlock.Client(urls, ttl=1.0) as other:
-        in_thread(client.lock(dead).acquire)
-        began = time.monotonic()
-        assert other.semaphore("gpu", permits=1, fair=True).acquire(timeout=10.0)
-        assert 0.5 < time.monotonic() - began < 2.5
-
-
-def test_a_lost_permit_is_reported_and_given_back(connect: Connect) -> None:
+def test_a_lost_permit_is_reported_and_given_back(connect: MakeClient) -> None:
     client = connect()
-    lost: list[rlock.LeaseLostError] = []
+    lost: list[LeaseLostError] = []
     gpu = client.semaphore("gpu", permits=2, on_lost=lost.append)
     gpu.acquire()
     gpu.acquire()
@@ -308,12 +316,12 @@ def test_a_lost_permit_is_reported_and_given_back(connect: Connect) -> None:
     lose(client.lock(f"gpu#{permit}"))
     assert signal.is_set()
     assert gpu.remaining() == 0.0
-    with pytest.raises(rlock.LeaseLostError):
+    with pytest.raises(LeaseLostError):
         gpu.check()
     assert eventually(lambda: [error.name for error in lost] == [f"gpu#{permit}"])
-    with pytest.raises(rlock.LeaseLostError, match=f"gpu#{permit}"):
+    with pytest.raises(LeaseLostError, match=f"gpu#{permit}"):
         gpu.acquire(timeout=5)  # otherwise it would wait for its own release
-    with pytest.raises(rlock.LeaseLostError):
+    with pytest.raises(LeaseLostError):
         gpu.release()
     assert gpu.permit == 1 - permit  # type: ignore[operator]
     gpu.check()
@@ -321,7 +329,7 @@ def test_a_lost_permit_is_reported_and_given_back(connect: Connect) -> None:
 
 
 def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_when_it_is_back(
-    connect: Connect, masters: MemoryMasters, monkeypatch: pytest.MonkeyPatch
+    connect: MakeClient, masters: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
     holder, waiter = (connect(restart_guard=0).semaphore("gpu", permits=1) for _ in range(2))
@@ -329,35 +337,37 @@ def test_without_a_quorum_an_acquire_raises_and_the_owner_of_the_gate_goes_on_wh
     with waiting(waiter) as thread:
         time.sleep(0.3)
         for master in masters:
-            master.down()
+            master.master.down()
         with pytest.raises(rlock.QuorumUnreachableError):
             in_thread(lambda: waiter.acquire(blocking=False))
         time.sleep(0.5)
         for master in masters:
-            master.up()
+            master.master.up()
         assert thread.is_alive()
         holder.release()
 
 
-def test_a_waiter_that_has_lost_the_gate_stands_in_the_queue_again(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recipe, "poll_wait", lambda random, subscribed: 0.05)
-    holder, client, operator = connect(), connect(), connect()
-    permits = [each.semaphore("gpu", permits=1, fair=True) for each in (holder, client)]
-    permits[0].acquire()
-    with waiting(permits[1]):
-        assert eventually(lambda: client.lock("gpu")._holders())  # it knows that it has the gate
-        first = operator.status("gpu").holder
-        lose(client.lock("gpu"))
-        assert eventually(lambda: operator.status("gpu").holder not in (None, first))
-        permits[0].release()
+#: Arguments of `locks` and `semaphore` that are refused, and the words of the error.
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"names": ["a"], "shared": ["b", "a"]}, "'a' stands twice in names and shared"),
+    *(
+        ({"names": [], option: names}, text)
+        for option in ("names", "shared")
+        for names, text in (
+            ([], "at least one"),
+            (["a", "b", "a"], "'a' .*twice"),
+            ("ab", "list"),
+            (None, "list"),
+        )
+    ),
+    *(({"permits": permits}, "permits") for permits in (0, -1, 1.5, True, "2", 10_001, 10**5000)),
+]
 
 
-def test_bad_options_are_refused(connect: Connect) -> None:
-    client = connect()
-    for permits in (0, -1, 1.5, True, "2", 10_001, 10**5000):
-        with pytest.raises(rlock.OptionsError, match="permits"):
-            client.semaphore("gpu", permits=permits)  # type: ignore[arg-type]
+def test_bad_names_and_options_are_refused(connect: MakeClient) -> None:
+    client: Any = connect()
+    for options, text in REFUSED:
+        with pytest.raises(rlock.OptionsError, match=text):
+            client.locks(**options) if "names" in options else client.semaphore("gpu", **options)
     with pytest.raises(ValueError, match="timeout"):
         client.semaphore("gpu", permits=1).acquire(blocking=False, timeout=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import threading
 import time
 from contextlib import ExitStack
@@ -11,10 +10,10 @@ import pytest
 
 import rlock
 from rlock import Client, events
+from rlock._sync.engine import Engine
 from rlock.events import Event, Lost, RenewalStopped, Renewed
-from rlock.testing import memory_client
+from rlock.testing import lose, memory_client
 
-from ..servers import Fleet
 from ..telemetry.happenings import Ledger
 from .conftest import MakeClient, acquired, eventually, in_thread, threads_only
 
@@ -31,9 +30,9 @@ def test_no_thread_is_left_when_nothing_is_held(client: Client) -> None:
 
 
 def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
-    masters3: Fleet, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+    connect3: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = make_client(masters3.urls, ttl=0.6)
+    client = connect3(ttl=0.6)
     release = threading.Event()
 
     def block(error: rlock.LeaseLostError) -> None:
@@ -51,7 +50,6 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     third.check()
     release.set()
     assert eventually(lambda: any("on_lost" in record.message for record in caplog.records))
-    third.release()
 
 
 def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> None:
@@ -78,6 +76,24 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
     assert eventually(lambda: not tellers())
 
 
+@threads_only
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_thread_that_ends_without_a_release_leaves_no_hold_and_no_engine(
+    connect3: MakeClient, *, renew: bool
+) -> None:
+    client = connect3(ttl=0.4)
+    lock = client.lock("x", renew=renew)
+
+    def work() -> None:
+        lock.acquire()
+        if renew:
+            lose(lock)  # it learns of the loss, and does not release
+
+    in_thread(work)
+    engine = client._engine()
+    assert eventually(lambda: not len(engine.holds) and engine not in Engine.holding)
+
+
 def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:
     lock = acquired(client, ttl=0.6, max_hold=1.0)
     time.sleep(0.8)
@@ -89,27 +105,8 @@ def test_max_hold_ends_a_hold_that_hangs(client: Client, other: Client) -> None:
         lock.release()
 
 
-def test_a_thread_that_the_threading_module_does_not_know_is_an_owner_too(
-    masters3: Fleet, make_client: MakeClient
-) -> None:
-    client, other = make_client(masters3.urls, ttl=0.9), make_client(masters3.urls)
-    held, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        client.lock("x").acquire()
-        held.set()
-        done.wait(10)
-
-    _thread.start_new_thread(work, ())
-    assert held.wait(10)
-    time.sleep(1.5)
-    assert not other.lock("x").acquire(blocking=False), "its lease was not renewed"
-    done.set()
-    assert other.lock("x").acquire(timeout=5.0)
-
-
-def test_a_new_thread_never_owns_a_dead_threads_lock(masters3: Fleet, make_client: MakeClient) -> None:
-    client = make_client(masters3.urls, ttl=3.0)
+def test_a_new_thread_never_owns_a_dead_threads_lock(connect3: MakeClient) -> None:
+    client = connect3(ttl=3.0)
     lock = client.lock("x")
     in_thread(lock.acquire)
     # Thread idents are reused at once; identity must not be.
@@ -119,8 +116,8 @@ def test_a_new_thread_never_owns_a_dead_threads_lock(masters3: Fleet, make_clien
             in_thread(lock.release)
 
 
-def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Fleet, ledger: Ledger) -> None:
-    client = make_client(masters(3).urls, 1.0)
+def test_renewals_are_told_round_by_round(connect3: MakeClient, ledger: Ledger) -> None:
+    client = connect3(1.0)
     with ExitStack() as stack:
         for i in range(10):  # some of them close enough together, however slow the machine is
             stack.enter_context(client.lock(f"job-{i}"))
@@ -130,10 +127,8 @@ def test_renewals_are_told_round_by_round(make_client: MakeClient, masters: Flee
 
 
 @threads_only
-def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(
-    make_client: MakeClient, masters: Fleet, ledger: Ledger
-) -> None:
-    client = make_client(masters(3).urls, 1.0)
+def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(connect3: MakeClient, ledger: Ledger) -> None:
+    client = connect3(1.0)
     thread = threading.Thread(target=client.lock("job").acquire)
     thread.start()
     thread.join()

@@ -16,7 +16,7 @@ from rlock.rules.restart_guard import Note
 from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..scripted import LIFE, NOTE, Box
-from ..servers import label, servers_found
+from ..servers import label, raw, servers_found
 
 OTHER = "a9b8" * 10
 HOUR_US = 3_600_000_000
@@ -100,17 +100,6 @@ def uptime_us(box: Box) -> int:
     return int(box.client.info("server")["uptime_in_seconds"]) * 1_000_000
 
 
-def is_as_old_as_the_server(box: Box, note: Note, before: tuple[int, int]) -> bool:
-    """As its uptime surely is. ``before``: time and uptime before the note was written."""
-    after = box.time_us(), uptime_us(box)
-    return before[0] - after[1] <= note.since_us - UPTIME_ERROR_US <= after[0] - before[1]
-
-
-def now(box: Box) -> tuple[int, int]:
-    """Time and uptime."""
-    return box.time_us(), uptime_us(box)
-
-
 def first_use(box: Box, run_id: str = LIFE) -> Note:
     """As a client does that finds a fleet of which no master has granted a lease."""
     known = text_of(handshake(box, run_id))
@@ -129,9 +118,10 @@ def test_a_master_without_free_memory_keeps_its_note_when_its_settings_change(ol
 
 @pytest.mark.parametrize("run_id", [LIFE, ""])
 def test_at_first_use_the_memory_is_as_old_as_the_server(new: Box, run_id: str) -> None:
-    before = now(new)
+    before = new.time_us(), uptime_us(new)
     note = first_use(new, run_id)
-    assert is_as_old_as_the_server(new, note, before)
+    after = new.time_us(), uptime_us(new)
+    assert before[0] - after[1] <= note.since_us - UPTIME_ERROR_US <= after[0] - before[1]
     assert not is_now(new, note)
     assert (note.run_id, note.max_ttl_ms) == (run_id, 0)
 
@@ -162,7 +152,19 @@ def test_a_first_use_makes_no_memory_younger(new: Box) -> None:
         assert handshake(new, LIFE, "unused", known).since_us == since_us
 
 
+def evict_keys(client: redis.Redis) -> None:
+    """The note, or a lock, may have been among them."""
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    client.mset({f"other:{i}": "x" * 1_000 for i in range(200)})
+    client.config_set("maxmemory", str(int(client.info("memory")["used_memory"]) - 50_000))
+    for i in range(50):
+        client.set(f"more:{i}", "x" * 1_000)
+    assert int(client.info("stats")["evicted_keys"]) > 0
+    client.config_set("maxmemory", "0")
+
+
 FLUSHES: dict[str, Callable[[redis.Redis], object]] = {
+    "evicted keys": evict_keys,
     "FLUSHALL": lambda client: client.flushall(),
     "FLUSHDB": lambda client: client.flushdb(),
     "SWAPDB": lambda client: client.swapdb(0, 1),
@@ -186,38 +188,15 @@ def test_a_server_that_was_flushed_or_was_a_replica_is_not_at_its_first_use(new:
     assert is_now(new, first_use(new))
 
 
-def test_a_server_that_evicted_keys_is_not_at_its_first_use(new: Box) -> None:
-    """The note, or a lock, may have been among them."""
-    new.client.config_set("maxmemory-policy", "allkeys-lru")
-    pipe = new.client.pipeline(transaction=False)
-    for i in range(200):
-        pipe.set(f"other:{i}", "x" * 1_000)
-    pipe.execute()
-    used = int(new.client.info("memory")["used_memory"])
-    new.client.config_set("maxmemory", str(used - 50_000))
-    for i in range(50):
-        new.client.set(f"more:{i}", "x" * 1_000)
-    assert int(new.client.info("stats")["evicted_keys"]) > 0
-    new.client.config_set("maxmemory", "0")
-    assert is_now(new, first_use(new))
-
-
 def test_a_server_that_does_not_tell_its_past_is_not_at_its_first_use(new: Box) -> None:
     assert is_now(new, first_use(new.restricted("-info")))
 
 
-NO_NOTES = ("", "hello", "LIFE", "LIFE 5", "LIFE x 5", "LIFE 5 x", "LIFE -5 10", "x LIFE 5 600", "LIFE 5 6 ")
-NOT_THE_NUMBERS = (
-    f"LIFE {10**16} 5",
-    f"LIFE 5 {10**16}",
-    "LIFE 5 nan",
-    "LIFE 5 1e9",
-    "LIFE 5 inf",
-    "LIFE 5 ٣",
-)
+NO_NOTES = ["", "hello", "LIFE", "LIFE 5", "LIFE x 5", "LIFE 5 x", "LIFE -5 10", "x LIFE 5 600", "LIFE 5 6 "]
+NO_NUMBERS = ["nan", "1e9", "inf", "٣", str(10**16)]
 
 
-@pytest.mark.parametrize("garbage", [*NO_NOTES, *NOT_THE_NUMBERS])
+@pytest.mark.parametrize("garbage", [*NO_NOTES, f"LIFE {10**16} 5", *(f"LIFE 5 {no}" for no in NO_NUMBERS)])
 def test_a_text_that_is_no_note_is_written_over_as_if_there_were_none(box: Box, garbage: str) -> None:
     box.client.set(NOTE, garbage.replace("LIFE", LIFE))
     note = handshake(box)
@@ -257,15 +236,11 @@ def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
     new_master: Master, rewrite: str
 ) -> None:
     """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
-    client = redis.Redis.from_url(new_master.url, decode_responses=True)
-    for key, value in (
-        ("appendonly", "yes"),
-        ("appendfsync", "always"),
-        ("no-appendfsync-on-rewrite", rewrite),
-    ):
-        client.config_set(key, value)
+    settings = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": rewrite}
+    with raw(new_master.url) as client:
+        for setting, value in settings.items():
+            client.config_set(setting, value)
     connection = run(Endpoint(new_master.url).connect(ConnectOptions(5.0)))
     assert connection.memory_report.memory == ("durable" if rewrite == "no" else "volatile")
     connection.close()
-    client.close()
     new_master.kill()  # a server that still writes its first append-only file ends late

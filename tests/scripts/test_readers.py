@@ -49,26 +49,16 @@ def invited(box: Box, ears: Ears) -> Box:
     return box
 
 
-def test_an_invited_reader_that_gives_up_keeps_no_writer_out(invited: Box) -> None:
-    for place in PLACES[:2]:
+@pytest.mark.parametrize(("gone", "again"), [(1, 0), (3, 0), (0, 2)])
+def test_readers_that_were_invited_keep_no_writer_out(invited: Box, gone: int, again: int) -> None:
+    """``gone``: so many of them give up; ``again``: the places of so many are put back."""
+    if again:
+        run(invited, commands.wait(*PLACES[:again]))
+    for place in PLACES[gone:]:
         assert join(invited, place)[0] == 1
-    leave(invited, PLACES[2])
-    for place in PLACES[:2]:
-        end(invited, place)
-    assert invited.content() is None
-
-
-def test_when_all_who_were_invited_have_given_up_the_lock_is_free(invited: Box) -> None:
-    for place in PLACES:
+    for place in PLACES[:gone]:
         leave(invited, place)
-    assert invited.content() is None
-
-
-def test_an_invited_reader_whose_place_is_put_back_keeps_no_writer_out(invited: Box) -> None:
-    run(invited, commands.wait(*PLACES[:2]))
-    for place in PLACES:
-        assert join(invited, place)[0] == 1
-    for place in PLACES:
+    for place in PLACES[gone:]:
         end(invited, place)
     assert invited.content() is None
 

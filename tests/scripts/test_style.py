@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rlock._sync.runtime import run
 from rlock.rules.restart_guard import NO_INFO, Guard
 
 from ..docs.pages import marked
-from ..lock.conftest import eventually
+from ..lock.conftest import eventually, running
 from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, THEIRS, TICKET, Box, Ears, owner_of
 from ..servers import AnyMaster, acl_user, raw
 
@@ -199,30 +198,21 @@ def exercise(box: Box, user: Box, ears: Ears) -> Iterator[tuple[Any, ...]]:
         box.client.delete(EVICTED)
 
 
-def user_of(box: Box, rules: list[str]) -> Box:
-    """Another way into the master, for one who may do no more than that."""
-    return Box(acl_user(box.url, "joe", *rules))
-
-
-def rules_of(commands: set[str]) -> list[str]:
-    """The line of the page, for the lock of these tests and for these commands."""
-    scope = [rule.replace("orders:", LOCK) for rule in line() if rule[0] not in "+-"]
-    return [*scope, "-@all", *(f"+{command}" for command in sorted(commands))]
+def user_of(box: Box, *without: str) -> Box:
+    """Another way into the master, by the line of the page for the lock of these tests."""
+    rules = [rule.replace("orders:", LOCK) for rule in line()]
+    return Box(acl_user(box.url, "joe", *rules, *without))
 
 
 @pytest.fixture
-def allowed(any_server: AnyMaster) -> Iterator[Allowed]:
-    box = Box(any_server.url)
-    ears = Ears(box.client)
+def allowed(box: Box, ears: Ears) -> Allowed:
     ears.listen(ANNA, BEN)
-    yield box, ears, list(exercise(box, box, ears))
-    ears.close()
-    box.close()
+    return box, ears, list(exercise(box, box, ears))
 
 
 def test_a_user_needs_no_more_than_the_least_permissions(allowed: Allowed) -> None:
     box, ears, answers = allowed
-    user = user_of(box, [rule.replace("orders:", LOCK) for rule in line()])
+    user = user_of(box)
     assert list(exercise(box, user, ears)) == answers
     assert "error" not in str(answers)
     user.close()
@@ -254,11 +244,9 @@ def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_opti
             assert client.init() == dict.fromkeys(client.masters)
             lock = client.lock(name)
             assert lock.acquire(timeout=5)
-            waiter = threading.Thread(target=lambda: other.lock(name).acquire(timeout=10))
-            waiter.start()
-            assert eventually(lambda: client.status(name).queue_length == 1)
-            lock.release()
-            waiter.join(15)
+            with running(lambda: other.lock(name).acquire(timeout=10)):
+                assert eventually(lambda: client.status(name).queue_length == 1)
+                lock.release()
             assert len(other.evict(name)) == 1
             # Closed with an answer on its way: it waits until the master has read all.
             client.lock(name).acquire(blocking=False)
@@ -275,7 +263,7 @@ def test_without_info_each_connection_has_no_vote_for_the_time_of_the_guard(box:
     """A snapshot may have brought the note back, and nothing tells the user that there was a restart."""
     run_id, day_us = str(box.client.info("server")["run_id"]), 86_400_000_000
     box.client.set(NOTE, f"{run_id} {box.time_us() - day_us} 10000")
-    user = user_of(box, rules_of((LEAST | BESIDE) - (set() if info else {"info"})))
+    user = user_of(box, *([] if info else ["-info"]))
     guard = Guard(1, 10.0)
     for now in (100.0, 200.0):
         connection = run(Endpoint(user.url).connect(ConnectOptions(5.0)))

@@ -52,7 +52,6 @@ class Pairs:
         self._count = itertools.count()
 
     def next(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The acquire and the release of a pair."""
         owner, token = f"{self._client}:{next(self._count):032x}", str(time.time_ns() // 1000)
         for texts, place in self._owners:
             texts[place] = owner

@@ -25,7 +25,6 @@ now = time.monotonic_ns
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that awaits nothing."""
     try:
         coroutine.send(None)
     except StopIteration:
