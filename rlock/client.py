@@ -105,7 +105,7 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         return run(adopt_gen(self, handle, options))  # type: ignore[no-any-return]
 
     def status(self, name: str) -> LockStatus:
-        """The holder of a lock, since when, for how long, and each master's view. One round to all.
+        """The holder of a lock, since when, for how long, and each master's view. One round to all, or two.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """

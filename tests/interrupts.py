@@ -54,11 +54,6 @@ class Interrupt(AbstractContextManager["Interrupt"]):
         return kind is KeyboardInterrupt
 
 
-def interrupted(at: int, *files: str) -> Interrupt:
-    """Run the body with an interrupt in front of its n-th line in these files."""
-    return Interrupt(at, files)
-
-
 def every_line(*files: str, least: int = 10) -> Iterator[Interrupt]:
     """An interrupt for each line in these files, one after another. The last one does not come."""
     for at in range(1, 500):

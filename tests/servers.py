@@ -94,6 +94,13 @@ def raw(url: str, timeout_s: float = 5.0) -> redis.Redis:
     )
 
 
+def answers(url: str) -> bool:
+    try:
+        return bool(raw(url).ping())
+    except (OSError, redis.RedisError):
+        return False
+
+
 def tell(urls: Iterable[str], *words: Any) -> None:
     """Send a command to each of these masters."""
     for url in urls:

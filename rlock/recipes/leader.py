@@ -265,7 +265,7 @@ class Leader(BaseLeader):
         return threads.run(self._wait_gen(timeout))
 
     def leader(self) -> str | None:
-        """The process and thread that leads now, asked of the masters: one round to all. None: nobody.
+        """The process and thread that leads now, asked of the masters: a round or two. None: nobody.
 
         :raises QuorumUnreachableError: fewer than a quorum answered.
         """

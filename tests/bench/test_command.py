@@ -39,17 +39,16 @@ def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     assert {"cpu", "cores", "kernel", "python", "server", "load_before"} <= set(results.machine)
     pair, contention = results.scenarios
     assert [sorted(case.rows) for case in pair.cases] == [["redis-py", "rlock"], ["rlock"]], err
-    for case in pair.cases:
-        for row in case.rows.values():
-            assert row.error is None
-            low, high, rounds = row.intervals["p50_us"]
-            assert 20 < low <= row.figures["p50_us"] <= high
-            assert rounds > 1
-            assert row.figures["count"] > 50
+    assert not any(
+        row.error for each in results.scenarios for case in each.cases for row in case.rows.values()
+    )
+    for row in (row for case in pair.cases for row in case.rows.values()):
+        low, high, rounds = row.intervals["p50_us"]
+        assert 20 < low <= row.figures["p50_us"] <= high
+        assert rounds > 1
     assert pair.cases[0].rows["redis-py"].ratios["rlock"] > 0
     for case in contention.cases:
         ours = case.rows["rlock"].figures
-        assert [row.error for row in case.rows.values()] == [None] * len(case.rows)
         assert ours["overlaps"] == ours["errors"] == 0
         assert ours["changes_per_s"] > 0
         # One acquire and one release at least, but for what the ends of a short window cut off.

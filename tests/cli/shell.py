@@ -23,6 +23,7 @@ from rlock.cli.main import main
 from ..canary import look
 
 RLOCK = [sys.executable, "-m", "rlock"]
+NOWHERE = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"]
 
 
 class Done(NamedTuple):

@@ -113,9 +113,7 @@ def mend(master: AnyMaster, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_missing_is_named_exactly_and_the_printed_line_mends_it(
-    any_server: AnyMaster, case: str
-) -> None:
+def test_what_is_missing_is_named_and_the_printed_line_mends_it(any_server: AnyMaster, case: str) -> None:
     rules, missing = CASES[case]
     url = setuser(any_server, *rules)
     seen = look(url)
@@ -157,9 +155,7 @@ def test_the_permissions_of_one_name_are_enough_for_it(any_server: AnyMaster) ->
         ("orders:42", ["&redisson_lock__channel:{orders:42}", "&redisson_lock__channel:{orders:42}|*"]),
     ],
 )
-def test_of_a_lock_that_is_shared_with_redisson_the_channels_are_its(
-    any_server: AnyMaster, name: str, channels: list[str]
-) -> None:
+def test_redissons_channels_are_asked_for(any_server: AnyMaster, name: str, channels: list[str]) -> None:
     # The permissions for rlock without Java. With them a waiter of a shared lock receives no message.
     url = setuser(any_server, "~*", "resetchannels", "&rlock:*", *ALL, *MORE)
     seen = doctor([url], "--name", name, interop="redisson")

@@ -82,9 +82,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("latency", one(round_trips=[0.001] * 6 + [0.11]), None),
     ("latency", one(round_trips=[0.001] * 6 + [0.26]), WARNING),
     ("latency", one(round_trips=[0.51] * 2), ERROR),
-    ("latency", one(scripts=[0.26, 0.3]), WARNING),
     ("latency", one(config={"busy-reply-threshold": "499"}), NOTE),
-    ("latency", one(config={"lua-time-limit": "499"}), NOTE),
     ("latency", one(config={"busy-reply-threshold": "500"}), None),
     ("latency", one(config={"busy-reply-threshold": "0"}), None),
     ("exposure", one(tls=False), NOTE),
@@ -94,7 +92,6 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("version", one(info={"redis_version": "6.0.20"}), ERROR),
     ("version", one(info={"dragonfly_version": "df-v1.2.3"}), WARNING),
     ("version", one(info={"mvcc_depth": "0"}), WARNING),
-    ("version", one(info={"garnet_version": "1.0.5"}), WARNING),
     ("writes", one(info={"loading": "1"}), ERROR),
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
@@ -122,7 +119,6 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("connections", one(info={"connected_clients": "80", "maxclients": "100"}), WARNING),
     ("connections", one(config={"client-output-buffer-limit": "normal 0 0 0 pubsub 33554432 8 60"}), None),
     ("connections", one(config={"client-output-buffer-limit": "normal 0 0 0 pubsub 65536 8 60"}), WARNING),
-    ("connections", one(config={"client-output-buffer-limit": "slave 9 9 0 pubsub 0 0 0"}), WARNING),
     ("clock-offset", clock(0.015), None),
     ("clock-offset", clock(0.03), NOTE),
     ("clock-offset", clock(0.11), WARNING),
@@ -130,7 +126,6 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("clock-rate", clock(rate=0.003), NOTE),
     ("clock-rate", clock(rate=-0.007), WARNING),
     ("clock-rate", clock(rate=0.02), ERROR),
-    ("clock-rate", clock(rate=-1.0), ERROR),
     ("masters", Fleet([master()]), NOTE),
     ("masters", Fleet([master(0), master(1)]), WARNING),
     ("masters", Fleet([master(i) for i in range(5)]), None),
@@ -148,9 +143,7 @@ def of(check: str, found: list[Finding]) -> list[Finding]:
 @pytest.mark.parametrize(
     ("check", "seen", "severity"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)]
 )
-def test_a_check_says_what_it_should_and_how_bad_it_is(
-    check: str, seen: Fleet, severity: Severity | None
-) -> None:
+def test_a_check_says_what_is_wrong_and_how_bad(check: str, seen: Fleet, severity: Severity | None) -> None:
     found = of(check, diagnose(seen))
     assert {finding.severity for finding in found} == ({severity} if severity else set())
     for finding in found:

@@ -1,4 +1,4 @@
-"""`rlock.compat.redis_py`: redis-py's own tests of its lock, and the points in which ours differs."""
+"""`rlock.compat`: redis-py's own tests of its lock, and where ours differs; other packages' locks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +24,8 @@ import redis.exceptions
 
 import rlock
 import rlock.asyncio
-from rlock.compat import redis_py, redis_py_base
-from rlock.procedures.port import Request, WaitGenerator
+from rlock.compat import redis_py
 from rlock.rules.holds import Hold
-from rlock.rules.quorum import Ballot
 
 from ..cli.shell import done
 from ..interrupts import every_line
@@ -58,22 +59,25 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("masters", "source", "world", "passed"),
-    [
-        (3, "test_lock.py", "redis_py_world.py", 28),
-        (1, "test_asyncio/test_lock.py", "redis_py_asyncio_world.py", 25),
-    ],
+    ("masters", "source", "kind", "passed"),
+    [(3, "test_lock.py", {}, 28), (1, "test_asyncio/test_lock.py", {"RLOCK_COMPAT_TASKS": "yes"}, 25)],
     ids=["threads", "tasks"],
 )
 def test_the_tests_of_redis_py_pass(
-    real_masters: Fleet, tmp_path: Path, sdist: Path, masters: int, source: str, world: str, passed: int
+    real_masters: Fleet,
+    tmp_path: Path,
+    sdist: Path,
+    masters: int,
+    source: str,
+    kind: dict[str, str],
+    passed: int,
 ) -> None:
-    shutil.copy(Path(__file__).with_name(world), tmp_path / "conftest.py")
+    shutil.copy(Path(__file__).with_name("redis_py_world.py"), tmp_path / "conftest.py")
     text = (sdist / source).read_text()
     (tmp_path / "test_lock.py").write_text(text.replace("from .conftest import", "from conftest import"))
     (tmp_path / "pytest.ini").write_text(INI)
     named = {"RLOCK_COMPAT_URLS": real_masters(masters).urls, "RLOCK_COMPAT_EXCLUDED": EXCLUDED}
-    environment = {**os.environ, **{variable: " ".join(words) for variable, words in named.items()}}
+    environment = {**os.environ, **kind, **{variable: " ".join(words) for variable, words in named.items()}}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = done(command, cwd=tmp_path, env=environment, timeout=110)
     assert ran.code == 0, ran.out[-6000:] + ran.err[-2000:]
@@ -81,8 +85,8 @@ def test_the_tests_of_redis_py_pass(
 
 
 @pytest.fixture
-def client(masters1: Fleet) -> Iterator[rlock.Client]:
-    with rlock.Client(masters1.urls, ttl=2, max_ttl=5, restart_guard=0) as client:
+def client(masters3: Fleet) -> Iterator[rlock.Client]:
+    with rlock.Client(masters3.urls, ttl=2, max_ttl=5, restart_guard=0) as client:
         yield client
 
 
@@ -157,47 +161,6 @@ def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(client: rlock.Cl
     held.release()
 
 
-def test_a_lease_that_is_nearly_over_becomes_a_renewed_one_of_full_length(client: rlock.Client) -> None:
-    held, hold = acquired(client, timeout=4)
-    hold.lease.valid_until -= 3.5
-    assert held.extend(3600)
-    assert hold.lease.ttl == 4
-    held.release()
-
-
-def test_a_renewed_lease_is_not_prolonged_by_the_timeout_of_another_lock(client: rlock.Client) -> None:
-    held, other = lock(client), lock(client, timeout=5)
-    held.acquire()
-    other.local.token = held.local.token
-    assert other.reacquire()
-    (hold,) = client._engine().holds
-    # The next renewal tells the masters 2 s.
-    assert client._engine().holds.remaining(hold) <= 2
-    assert 4.9 < (hold.options.max_hold or 0.0) < 6
-    held.release()
-
-
-def test_a_shorter_extension_that_is_sent_late_leaves_no_belief_in_a_longer_one(
-    client: rlock.Client, masters1: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, hold = acquired(client, timeout=2)
-    engine = client._engine()
-    call = engine.masters.call
-
-    def late(request: Request) -> WaitGenerator[Ballot]:
-        monkeypatch.setattr(engine.masters, "call", call)
-        assert held.extend(5, replace_ttl=True)
-        return (yield from call(request))
-
-    monkeypatch.setattr(engine.masters, "call", late)
-    assert held.reacquire()
-    with redis.Redis.from_url(masters1.urls[0]) as raw:
-        left = engine.holds.remaining(hold)
-        assert left * 1000 <= raw.pttl("x") + 1
-    assert redis_py_base.EXTENSIONS[hold.renewal].under_way == []
-    held.release()
-
-
 def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rlock.Client) -> None:
     held, hold = acquired(client, timeout=60)
     for seconds, replaced in ((1, True), (-30, False), (-90, False)):
@@ -216,16 +179,7 @@ def test_a_lease_that_is_extended_at_its_end_is_renewed_for_the_ttl(client: rloc
     held.release()
 
 
-def test_a_shorter_lease_is_not_given_to_the_masters(client: rlock.Client, masters1: Fleet) -> None:
-    held = lock(client, timeout=5)
-    held.acquire()
-    assert held.extend(0.5, replace_ttl=True)
-    with redis.Redis.from_url(masters1.urls[0]) as raw:
-        assert raw.pttl("x") > 4000
-    held.release()
-
-
-def test_the_errors_are_those_of_both_packages(client: rlock.Client, masters1: Fleet) -> None:
+def test_the_errors_are_those_of_both_packages(client: rlock.Client) -> None:
     held = lock(client, timeout=4)
     with pytest.raises(rlock.RLockError) as unheld:
         held.release()
@@ -281,3 +235,138 @@ def test_after_an_interrupt_a_release_is_complete_or_can_be_repeated(client: rlo
 def test_a_lock_class_belongs_to_a_client_of_rlock() -> None:
     with pytest.raises(rlock.OptionsError, match=r"rlock\.Client"):
         redis_py.lock_class(redis.Redis())  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def locking(client: rlock.Client, masters3: Fleet) -> Iterator[Any]:
+    """A connection whose locks are ours."""
+    with redis.Redis.from_url(masters3.urls[0], decode_responses=True) as connection:
+        connection.lock = partial(connection.lock, lock_class=redis_py.lock_class(client))
+        yield connection
+
+
+DJANGO = """
+import os
+from django.conf import settings
+
+options = {
+    "CLIENT_CLASS": "rlock.compat.django_redis.Client",
+    "RLOCK": {"masters": os.environ["URLS"].split(), "restart_guard": 0},
+}
+url = os.environ["URLS"].split()[0]
+cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": url, "OPTIONS": options}
+settings.configure(CACHES={"default": cache})
+
+from django.core.cache import cache
+
+with cache.lock("report", timeout=5) as held:
+    assert cache.lock("report", blocking=False).acquire() is False
+    print(held.owned(), held.name, cache.set("x", 1), cache.get("x"))
+print(held.locked())
+"""
+
+
+@pytest.mark.slow
+def test_cache_lock_of_django_redis_is_on_the_quorum_by_settings_alone(masters3: Fleet) -> None:
+    masters3[2].pause()  # one dead master that nobody notices
+    try:
+        ran = done([sys.executable, "-c", DJANGO], env={**os.environ, "URLS": " ".join(masters3.urls)})
+    finally:
+        masters3[2].resume()
+    assert ran.out.split() == ["True", ":1:report", "True", "1", "False"], ran.err
+
+
+@pytest.mark.slow
+def test_the_scheduler_of_redbeat_holds_and_extends_it(client: rlock.Client, locking: Any) -> None:
+    schedulers = pytest.importorskip("redbeat.schedulers")
+    celery = pytest.importorskip("celery")
+    app = celery.Celery(broker="memory://")
+    app.conf.update(redbeat_redis_url="redis://unused", redbeat_lock_timeout=60)
+    app.redbeat_redis = locking
+    scheduler = SimpleNamespace(app=app, lock_key="redbeat::lock", lock_timeout=60, max_interval=0.1)
+    schedulers.acquire_distributed_beat_lock(SimpleNamespace(scheduler=scheduler))
+    assert client.status("redbeat::lock").locked
+    assert scheduler.lock.extend(60)
+    scheduler.lock.release()
+    assert client.status("redbeat::lock").free
+
+
+@pytest.mark.slow
+def test_a_region_of_dogpile_regenerates_under_the_quorum(client: rlock.Client, locking: Any) -> None:
+    dogpile = pytest.importorskip("dogpile.cache")
+    region = dogpile.make_region().configure(
+        "dogpile.cache.redis", arguments={"distributed_lock": True, "thread_local_lock": False}
+    )
+    region.backend.writer_client.lock = locking.lock
+    mutex = region.backend.get_mutex("user:1")
+    assert mutex.acquire(False)
+    assert mutex.locked()
+    assert not region.backend.get_mutex("user:1").acquire(False)
+    assert client.status("_lockuser:1").locked
+    mutex.release()
+    assert client.status("_lockuser:1").free
+
+
+@pytest.mark.slow
+def test_tooz_locks_on_the_quorum_and_keeps_its_groups_where_they_were(masters3: Fleet) -> None:
+    coordination = pytest.importorskip("tooz.coordination")
+    url = f"{masters3.urls[0].replace('redis:', 'rlock:')}?masters={','.join(masters3.urls)}"
+    with rlock.Client(masters3.urls) as client:
+        client.init()
+        ours, theirs = (coordination.get_coordinator(url, member) for member in (b"a", b"b"))
+        for coordinator in (ours, theirs):
+            coordinator.start()
+        ours.join_group_create(b"workers")
+        assert theirs.get_members(b"workers").get() == {b"a"}
+        lock, other = ours.get_lock(b"report"), theirs.get_lock(b"report")
+        with lock:
+            ours.heartbeat()
+            assert lock.acquired
+            assert lock.is_still_owner()
+            assert client.status("_tooz_report_lock").locked
+            assert not lock.acquire(blocking=False)
+            assert not other.acquire(timeout=0.05)
+            assert other.break_()
+        assert not lock.release()
+        assert other.acquire(blocking=False)
+        masters3(2).pause()
+        try:
+            with pytest.raises(coordination.ToozConnectionError):
+                lock.acquire(blocking=False)
+        finally:
+            masters3.resume()
+        theirs.stop()
+        assert client.status("_tooz_report_lock").free, "stop() releases, as there"
+        ours.stop()
+
+
+@pytest.mark.slow
+def test_redis_lock_of_portalocker(client: rlock.Client) -> None:
+    portalocker = pytest.importorskip("portalocker")
+    from rlock.compat.portalocker import lock_class
+
+    told: list[object] = []
+    lock_type = lock_class(client)
+    lock = lock_type("report", timeout=0.05, on_lost=told.append)
+    lock.ensure_held()
+    with lock as held:
+        assert held is lock
+        assert client.status("report").locked
+        with pytest.raises(portalocker.LockException, match="already active"):
+            lock.acquire()
+        with pytest.raises(portalocker.AlreadyLocked):
+            lock_type("report", fail_when_locked=True).acquire()
+        with pytest.raises(portalocker.AlreadyLocked):
+            lock_type("report").acquire(timeout=0, check_interval=1)
+        first = lock.fence_token
+    lock.release()  # a second one does no harm
+    assert not lock.lost
+    with pytest.raises(portalocker.exceptions.LockLostError), lock:
+        assert (lock.fence_token or 0) > (first or 0) > 0
+        client.evict("report")
+        while not told:
+            time.sleep(0.01)  # until the renewal is refused
+        assert lock.lost
+    assert told == [lock]
+    with pytest.raises(portalocker.exceptions.LockLostError):
+        lock.ensure_held()

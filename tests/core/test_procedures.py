@@ -153,30 +153,30 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
 @pytest.mark.rule("1.2", "3.6")
 def test_locked_says_free_only_when_that_is_certain() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
-    for votes, expected in (
-        ([theirs, theirs, ABSENT], True),
-        ([theirs, ABSENT, ABSENT], False),
-        ([ABSENT, ABSENT, DOWN], False),
-        ([theirs, ABSENT, DOWN], True),  # the dead master may have the second vote
-        ([theirs, ABSENT, FORGETFUL], True),  # and so may one that restarted have had it
-        ([theirs, ABSENT, theirs._replace(holder="later:1", guarded=True)], True),  # whomever it names now
-    ):
-        world = World(3, votes)
-        assert world.run(locked(world, "x", 0.5)) is expected
     writer, reader = "them/1:0123456789abcdef01234", "them/1+shared:0123456789abcdef01239"  # it reads on
-    reads = theirs._replace(holder=READERS, queue=Queue(readers=(reader,)))
-    for holder, expected in ((writer, True), (writer.replace("cdef", "0000"), False)):
-        world = World(3, [theirs._replace(holder=holder), reads, theirs._replace(holder="other:1")])
-        assert world.run(locked(world, "x", 0.5)) is expected
-    # Its votes move from one master to another while they answer, or may have done so in that time.
-    for second, takes, expected in (
-        ([theirs, ABSENT, theirs], 0.01, True),
-        ([ABSENT, ABSENT, theirs], 0.01, False),
-        ([ABSENT, ABSENT, theirs], 0.06, True),
-    ):
-        world = World(3, [ABSENT, ABSENT, theirs], second, call_takes=takes)
-        assert world.run(locked(world, "x", 0.5)) is expected
-    world = World(3, [theirs, theirs._replace(holder="old:1"), ABSENT])
+    writes, reads = (
+        theirs._replace(holder=writer),
+        theirs._replace(holder=READERS, queue=Queue(readers=(reader,))),
+    )
+    others = theirs._replace(holder="other:1")
+    rounds: list[tuple[bool, float, list[list[Vote]]]] = [
+        (True, 0.0, [[theirs, theirs, ABSENT]]),
+        (False, 0.0, [[theirs, ABSENT, ABSENT]]),
+        (False, 0.0, [[ABSENT, ABSENT, DOWN]]),
+        (True, 0.0, [[theirs, ABSENT, DOWN]]),  # the dead master may have the second vote
+        (True, 0.0, [[theirs, ABSENT, FORGETFUL]]),  # and so may one that restarted have had it
+        (True, 0.0, [[theirs, ABSENT, others._replace(guarded=True)]]),  # whomever it names now
+        (True, 0.0, [[writes, reads, others]]),
+        (False, 0.0, [[writes._replace(holder=writer.replace("cdef", "0000")), reads, others]]),
+        # Its votes move from one master to another while they answer, or may have done so in that time.
+        (True, 0.01, [[ABSENT, ABSENT, theirs], [theirs, ABSENT, theirs]]),
+        (False, 0.01, [[ABSENT, ABSENT, theirs], [ABSENT, ABSENT, theirs]]),
+        (True, 0.06, [[ABSENT, ABSENT, theirs], [ABSENT, ABSENT, theirs]]),
+    ]
+    for expected, takes, votes in rounds:
+        world = World(3, *votes, call_takes=takes)
+        assert world.run(locked(world, "x", 0.5)) is expected, votes
+    world = World(3, [theirs, others, ABSENT])
     world.context = replace(world.context, groups={1: 1})  # its former primary answers
     assert world.run(locked(world, "x", 0.5)) is True
     world = World(3, [theirs, DOWN, DOWN])

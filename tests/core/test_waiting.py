@@ -174,13 +174,6 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     assert time.us(101.001) == 7_001_000_400
 
 
-def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
-    world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
-    world.context.time.note(0, 9_000_000, world.now)
-    world.acquire(FOR_EVER)
-    assert world.context.time.us(world.now) == 7_000_000
-
-
 def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
     refused = [held_by(), held_by(), held_by(), None, None]
     for stragglers, undone in (

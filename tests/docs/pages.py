@@ -111,3 +111,10 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def told(process: subprocess.Popen[str], code: int = 0) -> str:
+    """Its output, when it has ended as it has to."""
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == code, out
+    return out

@@ -26,31 +26,10 @@ from ..fixtures import FreshMasters
 from ..interop.test_shared import redisson as redisson  # a fixture
 from ..lock.conftest import eventually
 from ..servers import Fleet, left, raw
-from .pages import DOCS, PYTHON, RLOCK, Start, block, lay_out, marked, starter, write_scripts
-
-#: Around each work of the page: a note when it begins and when it ends.
-CELERY_NOTED = """
-def note(*words):
-    with open("notes", "a") as notes:
-        print(*words, file=notes)
+from .pages import DOCS, PYTHON, RLOCK, Start, block, lay_out, marked, starter, told, write_scripts
 
 
-def noted(work):
-    def call(key, lock):
-        note("begin", key)
-        result = work(key, lock)
-        note("end", key)
-        return result
-    return call
-
-
-make_report, build = noted(make_report), noted(build)
-"""
-
-
-def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_one(
-    masters3: Fleet, fresh_masters: FreshMasters, tmp_path: Path
-) -> None:
+def test_a_task_runs_once_at_a_time(masters3: Fleet, fresh_masters: FreshMasters, tmp_path: Path) -> None:
     celery = pytest.importorskip("celery", reason="celery is in the group test-all")
     broker = fresh_masters(1)[0].url
     changes = {
@@ -58,16 +37,13 @@ def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_o
         "work.py": ("range(30)", "range(20)"),
     }
     lay_out("howto/celery.md", tmp_path, changes)
-    with (tmp_path / "work.py").open("a") as file:
-        file.write(CELERY_NOTED)
-    log, notes = tmp_path / "worker.log", tmp_path / "notes"
-    notes.touch()
+    log = tmp_path / "worker.log"
     command = "-m celery -A tasks worker -c 2 -l INFO --without-gossip --without-mingle -E"
-    told = {"BROKER_URL": broker, "RESULT_URL": f"{broker}/1"}
     with (
         celery.Celery("sender", broker=broker) as app,
         raw(f"{broker}/1") as backend,
-        starter(tmp_path, masters3.urls, **told) as start,
+        rlock.Client(masters3.urls) as client,
+        starter(tmp_path, masters3.urls, BROKER_URL=broker, RESULT_URL=f"{broker}/1") as start,
         log.open("a") as file,
     ):
 
@@ -88,17 +64,14 @@ def test_a_second_task_is_skipped_or_tried_later_and_the_lease_outlives_a_long_o
 
         start(PYTHON, *command.split(), stdout=file)
         first = send("tasks.report", 7)
-        assert eventually(lambda: "begin 7" in notes.read_text(), 40), log.read_text()
-        second = send("tasks.report", 7)
-        assert result(second) is None
-        assert "end 7" not in notes.read_text(), "it was not busy any more"
+        assert eventually(lambda: client.status("report:7").locked, 40), log.read_text()
+        assert result(send("tasks.report", 7)) is None
+        assert "was skipped" in log.read_text()
+        assert client.status("report:7").locked, "it was not busy any more"
         rebuilds = [send("tasks.rebuild", "a") for _ in range(2)]
         other = send("tasks.report", 8)
         assert (result(first), result(other)) == ("report 7", "report 8")
         assert [result(one) for one in rebuilds] == ["index a", "index a"]
-        assert "was skipped" in log.read_text()
-        built = [line.split()[0] for line in notes.read_text().splitlines() if line.endswith(" a")]
-        assert built == ["begin", "end", "begin", "end"], "two have built at a time"
 
 
 #: Notes that it runs, and waits until it is told to end.
@@ -157,12 +130,11 @@ def test_a_script_has_the_lock_from_line_to_line(tmp_path: Path, fresh_masters: 
         starter(tmp_path, urls, PATH=path, RLOCK_MAX_TTL="600") as start,
     ):
         client.init()
-        ran = start("./backup")
-        assert (ran.communicate(timeout=60)[0], ran.returncode) == ("", 0)
-        told = re.findall(r"(?m)^\./(\w+)|(held) by", (tmp_path / "steps").read_text())
-        assert told == [("dump", ""), ("", "held"), ("upload", ""), ("", "held")]
+        assert told(start("./backup")) == ""
+        steps_taken = re.findall(r"(?m)^\./(\w+)|(held) by", (tmp_path / "steps").read_text())
+        assert steps_taken == [("dump", ""), ("", "held"), ("upload", ""), ("", "held")]
         with client.lock("backup"):
-            assert start("./backup").wait(60) == 75
+            told(start("./backup"), 75)
 
 
 def test_the_service_skips_a_run_like_the_crontab(tmp_path: Path) -> None:
@@ -217,27 +189,20 @@ def django(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
 
 def shown(django: Start, text: str) -> str:
     """The output of a program, in a process of its own: Django can be set up once only."""
-    process = django(PYTHON, "-c", DJANGO + text)
-    told = process.communicate(timeout=60)[0]
-    assert process.returncode == 0, told
-    return told
+    return told(django(PYTHON, "-c", DJANGO + text))
 
 
 def test_a_command_that_is_on_elsewhere_ends_with_75(django: Start, masters3: Fleet) -> None:
     command = (PYTHON, "-m", "django", "nightly")
     with rlock.Client(masters3.urls) as client, client.lock("nightly"):
-        busy = django(*command)
-        told, _ = busy.communicate(timeout=60)
-        assert busy.returncode == 75
-        assert "another run is active" in told
-        assert "orders" not in told
-    free = django(*command)
-    told, _ = free.communicate(timeout=60)
-    assert (free.returncode, told.split()) == (0, ["orders", "invoices"])
+        busy = told(django(*command), 75)
+        assert "another run is active" in busy
+        assert "orders" not in busy
+    assert told(django(*command)).split() == ["orders", "invoices"]
 
 
 def test_a_view_that_is_on_answers_a_second_request_with_409(django: Start) -> None:
-    told = shown(
+    lines = shown(
         django,
         """
 with other.lock("cart:5"):
@@ -248,11 +213,11 @@ answer = web.post("/cart/5/order/1")
 print(answer.status_code, answer.json(), left())
 """,
     )
-    assert told.splitlines() == ["409 1 10", "200 9", "200 {'left': 8} 8"]
+    assert lines.splitlines() == ["409 1 10", "200 9", "200 {'left': 8} 8"]
 
 
 def test_the_row_refuses_a_holder_that_was_overtaken(django: Start) -> None:
-    told = shown(
+    lines = shown(
         django,
         """
 models.Item.objects.filter(pk=1).update(left=100, fence=2**53)  # by a later holder
@@ -262,7 +227,7 @@ except stock.Refused:
     print("refused", left())
 """,
     )
-    assert told.split() == ["refused", "100"]
+    assert lines.split() == ["refused", "100"]
 
 
 #: The package of a recipe, its command, what the leader says again and again, and faster than on the page.
@@ -279,9 +244,7 @@ LEADERS = {
 
 
 @pytest.mark.parametrize("package", LEADERS)
-def test_one_machine_works_and_the_other_one_after_its_end(
-    package: str, masters3: Fleet, tmp_path: Path
-) -> None:
+def test_one_machine_works_and_then_the_other_one(package: str, masters3: Fleet, tmp_path: Path) -> None:
     pytest.importorskip(package, reason=f"{package} is in the group test-all")
     command, says, changes = LEADERS[package]
     write_scripts(tmp_path, {"rlock": RLOCK, "celery": f'exec "{PYTHON}" -m celery "$@"'})
@@ -291,13 +254,13 @@ def test_one_machine_works_and_the_other_one_after_its_end(
         """How often each machine has said it."""
         return [len(re.findall(says, log.read_text())) for log in logs]
 
-    told = {"BROKER_URL": masters3[0].url, "PYTHONUNBUFFERED": "1"}
+    environment = {"BROKER_URL": masters3[0].url, "PYTHONUNBUFFERED": "1"}
     if package == "django":
-        told["DJANGO_SETTINGS_MODULE"] = "settings"
+        environment["DJANGO_SETTINGS_MODULE"] = "settings"
         lay_out("howto/django.md", tmp_path)
     lay_out("howto/leader.md", tmp_path, changes)
-    told["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    with starter(tmp_path, masters3.urls, **told) as start, ExitStack() as files:
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with starter(tmp_path, masters3.urls, **environment) as start, ExitStack() as files:
         machines = [start(*command, stdout=files.enter_context(log.open("w"))) for log in logs]
         assert eventually(lambda: any(said()), 40), [log.read_text() for log in logs]
         before = said()
@@ -310,9 +273,7 @@ def test_one_machine_works_and_the_other_one_after_its_end(
         assert said()[first] == ended
 
 
-def test_the_two_programs_of_the_page_take_their_turns(
-    masters3: Fleet, redisson: list[str], tmp_path: Path
-) -> None:
+def test_both_programs_of_the_page_take_turns(masters3: Fleet, redisson: list[str], tmp_path: Path) -> None:
     urls = masters3.urls
     lay_out("howto/redisson.md", tmp_path)
     commands = ([*redisson, "Nightly.java", *urls], [PYTHON, "nightly.py", *urls])
@@ -324,7 +285,5 @@ def test_the_two_programs_of_the_page_take_their_turns(
         time.sleep(1)
         assert processes[0].poll() is None
         lock.release()
-        told = [process.communicate(timeout=60) for process in processes]
-    assert [out for out, _ in told] == ["java has it\n", "python has it\n"], told
-    assert [process.returncode for process in processes] == [0, 0]
+        assert [told(process) for process in processes] == ["java has it\n", "python has it\n"]
     assert not [key for key in left(urls[0]) if "latch" not in key]

@@ -1,14 +1,14 @@
 """The pages: what they show is run or compared; the site is complete; no code is shown that nothing runs.
 
 The commands of cli.md and doctor.md, the settings of operations.md. A row of the table of faults has a test.
-docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short.
-The line before each block says what runs it:
+docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short,
+and none says what another one says. The line before each block says what runs it:
 
 ``<!-- recipe: NAME -->``           a test that names the page runs it
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
 ``<!-- tested: tests/FILE.py -->``  that file runs it, and names the page
 ``<!-- not run: REASON -->``        nothing runs it, for one of the REASONS
-``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: tests/repository/test_docs.py
+``<!-- on the site: IMAGE -->``     mermaid, of which the site shows a drawing: tests/repository/test_house.py
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-import redis
 
 import rlock
 from rlock._client.endpoints import _URLS, ONE_SERVER
@@ -39,7 +38,7 @@ from ..cli.shell import done
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..repository.test_house import MODULES, ROOT
-from ..servers import Fleet, raw
+from ..servers import Fleet, answers, raw
 from .pages import DOCS, PAGES, PYTHON, RLOCK, TOP, marked, starter, write_scripts
 
 
@@ -183,6 +182,30 @@ def test_the_page_has_each_message_and_no_other() -> None:
 MOST_WORDS = 38_400
 
 
+WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
+#: More words in a row in two places are a sentence that was copied.
+LONGEST_RUN = 25
+#: Programs, and tables that the code computes, may repeat each other.
+_NO_SENTENCES = re.compile(
+    r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
+)
+
+
+def test_no_page_says_a_thing_twice() -> None:
+    seen: dict[str, str] = {}
+    twice: list[str] = []
+    for page in WRITTEN:
+        text = re.sub(r"\]\([^)]*\)", "]", page.read_text(encoding="utf-8"))  # the targets of links
+        for part in _NO_SENTENCES.sub("|", text).split("|"):
+            words = re.findall(r"[\w']+", part.lower())
+            for i in range(len(words) - LONGEST_RUN):
+                run = " ".join(words[i : i + LONGEST_RUN + 1])
+                if run in seen:
+                    twice.append(f"{page.name}, {seen[run]}: {run}")
+                seen[run] = page.name
+    assert twice == []
+
+
 def test_the_pages_do_not_grow() -> None:
     # As `cat docs/*.md docs/*/*.md | wc -w` counts.
     pages: list[Path] = [*DOCS.glob("*.md"), *DOCS.glob("*/*.md")]
@@ -276,13 +299,6 @@ def test_the_settings_for_tls_and_the_url_go_together(certificate: Tls, server: 
         bare = url.partition("&")[0]
         with rlock.Client([bare], restart_guard=0) as client, pytest.raises(rlock.QuorumUnreachableError):
             client.lock("x").acquire(timeout=1)  # it has no certificate of its own
-
-
-def answers(url: str) -> bool:
-    try:
-        return bool(raw(url).ping())
-    except redis.RedisError:
-        return False
 
 
 @pytest.mark.parametrize(

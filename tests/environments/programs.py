@@ -22,21 +22,13 @@ from ..servers import Fleet, left, raw
 
 PAGE = DOCS / "environments.md"
 
-#: What every program may use. A counter in a file of fixed length, so that a torn one cannot be read.
+#: What every program may use.
 COMMON = '''
 import json, os, sys, time
 import rlock
 URLS = os.environ["RLOCK_MASTERS"].split(",")
 def tell(**facts):
     print(json.dumps(facts), flush=True)
-def count(path, times, lock, sleep=time.sleep):
-    for _ in range(times):
-        with lock:
-            file = os.open(path, os.O_RDWR)
-            seen = int(os.pread(file, 8, 0))
-            sleep(0.001)
-            os.pwrite(file, b"%08d" % (seen + 1), 0)
-            os.close(file)
 def quiet(call, *arguments, **options):
     """What a call answered, or the name of its error."""
     try:
@@ -44,11 +36,6 @@ def quiet(call, *arguments, **options):
     except Exception as error:
         return type(error).__name__
 '''
-
-#: An ordinary process that wants the lock too.
-ORDINARY = """
-count(sys.argv[2], int(sys.argv[3]), rlock.Client(URLS, 3.0).lock(sys.argv[1]))
-"""
 
 
 def needs(package: str) -> pytest.MarkDecorator:
@@ -108,16 +95,12 @@ def gunicorn(start: Start, options: str, ready: str) -> tuple[subprocess.Popen[s
     return arbiter, get
 
 
-def counter(folder: Path) -> Path:
-    path = folder / "count"
-    path.write_bytes(b"%08d" % 0)
-    return path
-
-
 def blocks() -> dict[str, str]:
     """The Python files that docs/environments.md shows, by the name in their first line."""
     shown = marked(PAGE, "tests/environments/test_processes.py")
-    return {code.split()[1]: code for code in shown}
+    found = {code.split()[1]: code for code in shown}
+    assert {*found} == {"pool.py", "crawl.py", "app.py", "tasks.py"}, "each of these has a test"
+    return found
 
 
 def assert_nothing_is_left(masters: Fleet, within: float = 8.0) -> None:

@@ -1,17 +1,14 @@
 """A hold that changes hands between processes that are killed at random instants, beside a rival.
 
-``python -m tests.faults.hands --rounds 1000 URL ...`` prints what came of so many rounds on these masters. In
-each round one process acquires, works and detaches, and another one adopts, works and releases. Half of them
-get SIGKILL at some instant. Then a third process tries the same handle again.
+In each round one process acquires, works and detaches, and another one adopts, works and releases. Half of
+them get SIGKILL at some instant. Then a third process tries the same handle again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -177,24 +174,3 @@ def rounds(urls: Sequence[str], count: int, seed: int) -> tuple[Counter[str], li
         outcomes[outcome] += 1
         wrong += [f"round {number}: {fault}" for fault in faults]
     return outcomes, wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.hands", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("urls", nargs="+", help="of the masters, such as those of `rlock up -n 3`")
-    options = parser.parse_args()
-    with rlock.Client(options.urls, max_ttl=KEPT_S) as operator:
-        operator.init()  # new masters have no vote yet
-    began = time.monotonic()
-    outcomes, wrong = rounds(options.urls, options.rounds, options.seed)
-    for outcome, times in outcomes.most_common():
-        print(f"{times:>6}  {outcome}")
-    print(f"{options.rounds} rounds, {len(wrong)} faults, {time.monotonic() - began:.0f} s")
-    print("\n".join(wrong))
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -53,9 +53,7 @@ def test_a_slow_minority_makes_nobody_slower(masters: Fleet, scenes: Scenes) -> 
 
 
 @pytest.mark.parametrize("ask", ["status", "init"])
-def test_the_first_question_to_all_waits_for_a_master_that_connects_a_moment_later(
-    ask: str, scene: Scene
-) -> None:
+def test_the_first_question_to_all_waits_for_a_master_that_connects_late(ask: str, scene: Scene) -> None:
     client = scene.client(10.0, scene.proxied(1), restart_guard=None)
     scene.proxies[0].delay_s = 0.2  # the others are connected in milliseconds; its time-out is 0.5 s
     if ask == "status":
@@ -138,9 +136,7 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
 
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
-def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim_once(
-    later_ones: bool, scene: Scene
-) -> None:
+def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim(later_ones: bool, scene: Scene) -> None:
     ended = threading.Event()
     held: tuple[list[float], list[float]] = ([], [])
     clients = [scene.client(10.0), scene.client(10.0, scene.proxied(3))]

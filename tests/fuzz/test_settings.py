@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 import rlock
 import rlock.asyncio
 from rlock.cli.settings import KEYS, Settings
-from rlock.rules.options import ClientOptions
 
 from .conftest import fuzz, within
 
@@ -165,30 +163,3 @@ def test_any_settings_file_makes_a_client_or_an_error(
     told(within(2.0, settings.client))
     found = within(2.0, lambda: list(settings.in_force()))
     assert not HIDDEN.search(str(found))
-
-
-NO_TEXT = (st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.fractions())
-ANY = st.one_of(*NO_TEXT, st.decimals(), TEXT, st.binary(max_size=5), st.lists(st.integers(), max_size=2))
-
-
-@fuzz(300)
-@given(
-    options=st.dictionaries(
-        st.sampled_from(("ttl", "max_ttl", "request_timeout", "restart_guard", "interop")),
-        ANY | st.just(10**400) | st.just(5e-324),
-    )
-)
-@example({"max_ttl": Fraction(7, 3), "restart_guard": Fraction(1, 3)})
-def test_any_option_is_checked(options: dict[str, Any]) -> None:
-    found = within(1.0, ClientOptions, **options)
-    assert isinstance(found, ClientOptions | rlock.OptionsError)
-
-
-@fuzz(100)
-@given(
-    name=ANY | st.text(max_size=2000),
-    options=st.dictionaries(st.sampled_from(("ttl", "fair", "renew", "on_lost", "max_hold")), ANY),
-)
-def test_any_lock_is_made_or_refused(name: Any, options: dict[str, Any]) -> None:
-    with rlock.Client("redis://127.0.0.1:1") as client:
-        within(1.0, client.lock, name, **options)

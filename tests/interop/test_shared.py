@@ -167,9 +167,7 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     assert not left(urls[0])
 
 
-def test_a_vote_that_is_taken_back_is_told_or_java_would_sleep_over_it(
-    masters3: Fleet, shared: MakeShared
-) -> None:
+def test_a_vote_that_is_taken_back_is_told_to_java(masters3: Fleet, shared: MakeShared) -> None:
     Java(masters3.urls, 35).lock(5_000, [0])
     Java(masters3.urls, 36).lock(5_000, [1])
     ear = raw(masters3.urls[2]).pubsub(ignore_subscribe_messages=True)

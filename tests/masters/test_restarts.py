@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import rlock
-from rlock.cli.main import cli
 from rlock.rules.keys import NOTE
 from rlock.rules.timing import guard_time
 
+from ..cli.shell import inside
 from ..faults.conftest import everywhere
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
@@ -68,9 +67,8 @@ def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: Fr
         thread.start()
         time.sleep(0.5)
         assert thread.is_alive()
-        result = CliRunner().invoke(cli, ["init", "--masters", ",".join(fleet.urls)], standalone_mode=False)
-        assert result.return_value == 0
-        assert result.output.splitlines() == [f"{name}: ready" for name in fleet.labels]
+        found = inside("init", masters=fleet.urls)
+        assert (found.code, found.out.splitlines()) == (0, [f"{name}: ready" for name in fleet.labels])
         began = time.monotonic()
         thread.join(8)
         assert got == [True]
@@ -86,9 +84,8 @@ def test_init_tells_which_masters_did_not_take_note(fresh_masters: FreshMasters)
         told = client.init()
     assert [told[name] is None for name in fleet.labels] == [True, False, True]
     assert "refused" in str(told[fleet.labels[1]])
-    for urls in (",".join(fleet.urls), fleet.urls[1]):
-        result = CliRunner().invoke(cli, ["init", "--masters", urls], standalone_mode=False)
-        assert result.return_value == 69
+    for urls in (fleet.urls, fleet.urls[1:2]):
+        assert inside("init", masters=urls).code == 69
     with a_client(fleet, restart_guard=0) as client, pytest.raises(rlock.OptionsError, match="turned"):
         client.init()
 

@@ -1,12 +1,18 @@
-"""Masters over TLS and unix sockets; and masters that are none, with an error that says what to do."""
+"""Masters over TLS, unix sockets and proxies; and masters that are none, with an error that says what to do.
+
+HAProxy passes on bytes, and works; twemproxy has no pub/sub, and is refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import pickle
-from collections.abc import Iterator
-from functools import partial
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +23,13 @@ import rlock
 import rlock.asyncio
 from evidence.neighbours.faults import server
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
+from rlock.testing.local.spawn import free_port
 
 from ..cli.shell import inside
 from ..fixtures import FreshMasters
 from ..lock import tasks
-from ..lock.conftest import eventually, in_background, in_thread
-from ..servers import PASSWORD, AnyMaster, Fleet, left, raw, servers_found
+from ..lock.conftest import eventually, in_thread
+from ..servers import PASSWORD, AnyMaster, Fleet, answers, left, raw, servers_found
 
 
 @pytest.mark.parametrize(
@@ -48,9 +55,7 @@ from ..servers import PASSWORD, AnyMaster, Fleet, left, raw, servers_found
     # An object's text has its address in it, and every process that collects needs the same names.
     ids=lambda value: str(value) if "object" not in str(value) and "<" not in str(value) else "an object",
 )
-def test_a_list_of_masters_that_is_none_is_refused_before_anything_is_done(
-    masters: object, told: str
-) -> None:
+def test_a_list_of_masters_that_is_none_is_refused_at_once(masters: object, told: str) -> None:
     with pytest.raises(rlock.OptionsError, match=told):
         rlock.Client(masters)  # type: ignore[arg-type]
 
@@ -222,46 +227,102 @@ def test_an_option_of_a_pool_is_not_refused() -> None:
     rlock.Client(["redis://127.0.0.1:1?max_connections=5&socket_timeout=3"]).close()
 
 
-# -- the contract in short on each server, with masters whose settings say RESP2 and RESP3
-
-KINDS: dict[str, tuple[Any, Any]] = {
-    "blocking": (rlock.Client, redis.Redis),
-    "asyncio": (tasks.Client, redis.asyncio.Redis),
-}
-
-
 @pytest.mark.parametrize(
-    ("kind", "ready", "protocol"),
-    [("blocking", False, 3), ("blocking", True, 2), ("asyncio", False, 2), ("asyncio", True, 3)],
+    ("kind", "library", "protocol"),
+    [
+        (rlock.Client, None, 3),
+        (rlock.Client, redis.Redis, 2),
+        (tasks.Client, None, 2),
+        (tasks.Client, redis.asyncio.Redis, 3),
+    ],
 )
-def test_the_contract_with_each_protocol(
-    any_server: AnyMaster, kind: str, ready: bool, protocol: int
-) -> None:
-    client_type, redis_type = KINDS[kind]
+def test_with_each_server_and_protocol(any_server: AnyMaster, kind: Any, library: Any, protocol: int) -> None:
     url = f"{any_server.url}?protocol={protocol}"
-    masters: Any = [redis_type.from_url(url)] if ready else [url]
-    server = raw(any_server.url)
-    known = [one["id"] for one in server.client_list()]
-    with client_type(masters, ttl=0.9) as client, client_type(masters, ttl=0.9) as other:
-        for fair in (False, True):
-            lock, theirs = (each.lock("x", fair=fair) for each in (client, other))
-
-            def wait_for_it(theirs: rlock.RLock = theirs) -> int:
-                with theirs:
-                    return theirs.fencing_token
-
-            with lock, lock:
-                assert (lock.hold_count, lock.locked()) == (2, True)
-                assert in_thread(partial(lock.acquire, blocking=False)) is False
-                assert (
-                    theirs.acquire(timeout=1.0 if fair else 0.0) is False
-                )  # renewed for longer than the ttl
-                token = lock.fencing_token
-                waiter = in_background(wait_for_it)
-                assert eventually(lambda: client.status("x").queue_length)
-            assert waiter.result(20) > token
-            assert client.status("x").free
-        new = [one for one in server.client_list() if one["id"] not in known]
+    masters: Any = [library.from_url(url)] if library else [url]
+    works(kind, masters)
+    with raw(any_server.url) as server:
+        known = [one["id"] for one in server.client_list()]
+        with kind(masters) as client, client.lock("x"):
+            new = [one for one in server.client_list() if one["id"] not in known]
         assert {one.get("resp", "2") for one in new} == {"2"}, "rlock speaks RESP2 in any case"
-    server.close()
     assert left(any_server.url) == []
+
+
+HAPROXY = """
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 60s
+  timeout server 60s
+listen master
+  bind 127.0.0.1:{port}
+  option tcp-check
+  tcp-check send PING\\r\\n
+  tcp-check expect rstring PONG|NOAUTH
+  server first {servers[0]} check inter 100ms fall 1 rise 1 on-marked-down shutdown-sessions
+  server second {servers[1]} check inter 100ms fall 1 rise 1 backup
+"""
+TWEMPROXY = """
+masters:
+  listen: 127.0.0.1:{port}
+  redis: true
+  redis_auth: {password}
+  distribution: ketama
+  servers:
+   - {servers[0]}:1
+"""
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Iterator[Start]:
+    """Start a proxy in front of servers; its URL."""
+    with ExitStack() as stack:
+
+        def start(program: str, text: str, *options: str, servers: Sequence[str]) -> str:
+            if shutil.which(program) is None:
+                pytest.skip(f"no {program} on this machine")
+            port = free_port()
+            file = tmp_path / f"{port}.conf"
+            places = [url.rpartition("@")[2] for url in servers]
+            file.write_text(text.format(port=port, servers=places, password=PASSWORD))
+            process = stack.enter_context(
+                subprocess.Popen([program, *options, file], stderr=subprocess.DEVNULL, cwd=tmp_path)
+            )
+            stack.callback(process.kill)
+            return f"redis://:{PASSWORD}@127.0.0.1:{port}"
+
+        yield start
+
+
+@both_kinds
+def test_masters_behind_haproxy_work_as_usual(kind: Any, fresh_masters: FreshMasters, behind: Start) -> None:
+    servers = fresh_masters(3).urls
+    urls = [behind("haproxy", HAPROXY, "-db", "-f", servers=[url, url]) for url in servers]
+    assert eventually(lambda: all(answers(url) for url in urls))
+    works(kind, urls)
+
+
+def test_another_server_at_the_same_address_has_no_vote(fresh_masters: FreshMasters, behind: Start) -> None:
+    """HAProxy goes on with its second server, which knows nothing of the lease."""
+    servers = fresh_masters(2)
+    raw(servers.urls[1]).flushall()  # the note that a new master of the tests may vote at once
+    url = behind("haproxy", HAPROXY, "-db", "-f", servers=servers.urls)
+    assert eventually(lambda: answers(url))
+    with rlock.Client([url], max_ttl=60.0) as holder, rlock.Client([url], max_ttl=60.0) as other:
+        assert None in holder.init().values()
+        lock = holder.lock("x", ttl=60.0, renew=False)  # a renewal would put it back on the second server
+        assert lock.acquire(timeout=5.0)
+        servers[0].kill()
+        assert eventually(lambda: answers(url))
+        with pytest.raises(rlock.QuorumUnreachableError, match="no vote for"):
+            other.lock("x").acquire(timeout=2.0)
+        lock.check()
+
+
+def test_twemproxy_is_refused_and_the_error_names_proxies(fresh_masters: FreshMasters, behind: Start) -> None:
+    url = behind("nutcracker", TWEMPROXY, "-s", str(free_port()), "-c", servers=fresh_masters(1).urls)
+    with rlock.Client([url]) as client, pytest.raises(rlock.QuorumUnreachableError, match="a proxy"):
+        eventually(lambda: client.lock("x").acquire(timeout=0.5))
+    told = inside("doctor", masters=[url])
+    assert "a proxy without pub/sub" in told.out

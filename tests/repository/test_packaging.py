@@ -39,9 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
-def test_the_wheel_holds_the_package_and_the_scripts_and_its_page_no_relative_link(
-    built: tuple[Path, Path],
-) -> None:
+def test_the_wheel_holds_package_and_scripts_and_its_page_no_relative_link(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         inside = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
         (page,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/METADATA"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ import pytest
 from rlock.rules.keys import READERS
 from rlock.testing import memory_client
 from rlock.testing.contention.checker import Eviction, falling_tokens, judge_safety, wrong_nesting
-from rlock.testing.contention.counter import Count, Counter
-from rlock.testing.contention.figures import jain
+from rlock.testing.contention.counter import Counter
 from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal
 from rlock.testing.contention.order import SETTLE_S, Harm, judge_order
@@ -110,20 +108,6 @@ def test_nested_acquires_have_the_outer_token_and_count_up(inner: list[tuple[int
     assert wrong_nesting(history(a=hold(0, 10, 0)).holds), "a hold without a token is refused"
 
 
-def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
-    path, made = tmp_path / "w1.jsonl", History()
-    lines = [{**line, "attempt": 1} for line in (ask(1), got(2, 7, owner="vm:1"))]
-    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    for begin, end in pairwise([0, *range(1, len(data), 7), len(data) - 1]):
-        with path.open("ab") as file:
-            file.write(data[begin:end])
-        assert not made.take(tmp_path).holds
-    with path.open("ab") as file:
-        file.write(data[-1:])
-    (found,) = made.take(tmp_path).holds
-    assert (found.grant.token, found.asked_at, found.process) == (7, ms(1), "w1")
-
-
 def test_a_hold_is_judged_when_every_journal_has_been_read_up_to_it() -> None:
     made = history(a=hold(0, 100, 1), b=hold(50, 60, 2))
     made.horizon = ms(40)
@@ -154,22 +138,6 @@ def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
     assert (found.lock, found.outcome, len(found.nested), found.lost) == ("x", "got", 1, False)
     assert not judge_safety(made)
     assert not made.open
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError()])
-def test_after_an_exception_nothing_is_held_and_the_journal_says_so(
-    tmp_path: Path, error: BaseException
-) -> None:
-    def work(held: Hold) -> None:
-        raise error
-
-    with memory_client(3) as client:
-        lock = client.lock("x")
-        with pytest.raises(type(error)):
-            Recorder(Journal(tmp_path, "w1"), client.ttl).attempt(lock, work)
-        assert not lock.locked()
-    (attempt,) = History().take(tmp_path).attempts
-    assert (attempt.outcome, attempt.left_at is None) == ("interrupted", False)
 
 
 SETTLE_MS = SETTLE_S * 1000
@@ -208,9 +176,7 @@ def found(made: History, *harms: Harm) -> list[str]:
         (0, 6, []),  # the waiter was first, and returns late from its acquire
     ],
 )
-def test_a_waiter_that_is_overtaken_by_a_later_one_is_found(
-    token: int, asked: float, checks: list[str]
-) -> None:
+def test_a_waiter_that_a_later_one_overtakes_is_found(token: int, asked: float, checks: list[str]) -> None:
     assert found(history(a=waits(0, 5, 100, token), b=hold(50, 60, 1, asked=asked))) == checks
 
 
@@ -235,16 +201,6 @@ def counter(tmp_path: Path) -> Counter:
     return Counter(tmp_path / "counter")
 
 
-def test_updates_that_were_overwritten_unseen_are_lost(counter: Counter) -> None:
-    for expected in range(3):
-        assert counter.read() == expected
-        assert counter.write(expected + 1)
-    assert counter.count() == Count(value=3, acknowledged=3, highest_token=0)
-    assert counter.count().lost == 0
-    counter.write(2)  # it read 1, before the second and the third write
-    assert (counter.count().acknowledged, counter.count().lost) == (4, 2)
-
-
 def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
     counter.read(1)
     value = counter.read(2)
@@ -253,7 +209,3 @@ def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
     assert counter.write((value or 0) + 1, 2)
     assert counter.read(1) is None
     assert counter.count().lost == 0
-
-
-def test_jains_index_is_one_for_equal_shares_and_one_of_k_for_a_monopoly() -> None:
-    assert (jain([5, 5, 5, 5]), jain([20, 0, 0, 0]), jain([0, 0]), jain([])) == (1, 0.25, None, None)

@@ -1,4 +1,4 @@
-"""Groups of real servers: failovers by real Sentinels, votes, clocks that differ, and error texts."""
+"""Groups of servers: failovers by real Sentinels, votes, clocks that differ, URLs and ready clients."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 
 import rlock
+import rlock.asyncio
+from rlock._async.connections import Endpoint as AsyncEndpoint
 from rlock._client.sentinel import Service
+from rlock._sync.connections import Endpoint
+from rlock.rules.keys import NOTE
 from rlock.rules.timing import guard_time
-from rlock.testing.local.embedded import ServerBinary
+from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..cli.test_doctor import doctor
 from ..faults.clock import Clock
 from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
-from ..servers import acl_user
+from ..servers import AnyMaster, acl_user, raw
 from .conftest import ClientFor, GroupOf, one_kind, refused, usable
 from .group import ReplicatedGroup, Server, until
 
@@ -92,16 +99,8 @@ def test_a_sentinel_that_talks_nonsense_does_not_cost_the_group_its_vote(nonsens
     assert service.newest([nonsense, good]) == service.newest([good, nonsense]) == ("10.0.0.2", 2)
 
 
-def test_a_sentinel_without_an_answer_is_an_error_that_says_so() -> None:
-    service = Service("mymaster", [SimpleNamespace(label="redis://10.0.0.1")], ConnectionError)
-    with pytest.raises(ConnectionError, match=r"redis://10\.0\.0\.1: no answer within 1\.5 s"):
-        service.newest([TimeoutError()])  # of asyncio.wait_for
-
-
 @one_kind
-def test_an_unknown_service_and_unreachable_sentinels_are_errors_that_name_them(
-    client_for: ClientFor, watched: ReplicatedGroup
-) -> None:
+def test_wrong_service_and_dead_sentinels_are_named(client_for: ClientFor, watched: ReplicatedGroup) -> None:
     unknown = client_for(watched.url.replace("/mymaster", "/nobody"))
     refused(unknown, "its Sentinels know no service 'nobody': check the name in the URL")
     client = client_for(watched.url)
@@ -135,9 +134,7 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
 
 
 @one_kind
-def test_more_replicas_than_configured_are_an_error_that_names_the_number(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
+def test_more_replicas_than_configured_are_an_error(client_for: ClientFor, group_of: GroupOf) -> None:
     refused(
         client_for(group_of(replicas=2).url_with(1)),
         "2 replicas are connected, and replicas=1 is set: set replicas=2",
@@ -160,9 +157,7 @@ def test_nobody_calls_a_lock_free_while_a_replica_stands_still(
 
 
 @one_kind
-def test_an_acl_that_forbids_wait_is_an_error_that_names_the_command(
-    client_for: ClientFor, group_of: GroupOf
-) -> None:
+def test_an_acl_without_wait_is_an_error_that_names_it(client_for: ClientFor, group_of: GroupOf) -> None:
     primary = group_of().servers[0]
     url = acl_user(primary.url, "app", "~*", "&*", "+@all", "-wait") + "?replicas=1"
     client = client_for(url)
@@ -222,3 +217,97 @@ def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_no
 def test_doctor_names_a_replica_whose_clock_differs(skewed: ReplicatedGroup) -> None:
     found = doctor([skewed.url]).one("role")
     assert f"the clock of its replica 127.0.0.1:{skewed.servers[1].port} is 6.0 s ahead" in found["what"]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "sentinel.md"
+URL = "redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"
+#: Everything that such a URL can say.
+WHOLE = (
+    "rediss+sentinel://joe:a%2Fb@s1:26379,s2/orders?replicas=2&db=3&sentinel_username=watch"
+    "&sentinel_password=p%40w&sentinel_tls=no&ssl_cert_reqs=none"
+)
+
+
+def test_the_page_shows_urls_and_clients_that_can_be_used() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    exec("".join(blocks), {})
+
+
+@pytest.mark.parametrize("kind", [Endpoint, AsyncEndpoint])
+def test_a_url_says_who_is_asked_and_with_what(kind: type[Endpoint] | type[AsyncEndpoint]) -> None:
+    endpoint = kind(WHOLE)
+    connection = endpoint.connection(1.0)
+    assert endpoint.replicas == 2
+    assert (connection.db, connection.username, connection.password) == (3, "joe", "a/b")
+    assert isinstance(connection, endpoint.library.sentinel.SentinelManagedSSLConnection)
+    service = endpoint.service
+    assert service is not None
+    asked = [one.connection(1.0) for one in service.sentinels]
+    assert service.service_name == "orders"
+    assert [(one.host, one.port, one.username, one.password) for one in asked] == [
+        ("s1", 26379, "watch", "p@w"),
+        ("s2", 26379, "watch", "p@w"),
+    ]
+    assert not isinstance(asked[0], endpoint.library.SSLConnection)
+    assert endpoint.label == "rediss+sentinel://s1:26379,s2:26379/orders"
+
+
+@pytest.mark.parametrize(
+    ("master", "label"),
+    [
+        (
+            rlock.Group(redis.sentinel.Sentinel([("s1", 1), ("s2", 2)]), 1, "m"),
+            "redis+sentinel://s1:1,s2:2/m",
+        ),
+        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), 1), "redis+sentinel://s1:1/m"),
+        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)], ssl=True), 1, "m"), "rediss+sentinel://s1:1/m"),
+        (rlock.Group(redis.Redis("primary"), 1), "redis://primary:6379"),
+        ("redis://primary?replicas=1", "redis://primary:6379"),
+    ],
+)
+def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, label: str) -> None:
+    endpoint = Endpoint(master)
+    assert (endpoint.label, endpoint.replicas) == (label, 1)
+    endpoint.connection(1.0)
+
+
+@pytest.mark.parametrize(
+    ("masters", "advice"),
+    [
+        ("redis+sentinel://s1,s2/mymaster", "add ?replicas=1"),
+        ("redis+sentinel://s1,s2/?replicas=1", "write redis+sentinel://"),
+        ("redis+sentinel://joe:secret#1@s1/m?replicas=1", "write redis+sentinel://"),
+        ("redis+sentinel://s1/m?replicas=one", "the number of replicas"),
+        ("redis+sentinel://s1/m?replicas=1&sentinel_tls=maybe", "write redis+sentinel://"),
+        (f"{URL},{URL}", "twice"),
+        (redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), "replicas=1"),
+        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1), "name"),
+    ],
+)
+def test_a_wrong_url_or_client_is_refused_with_what_to_do(masters: Any, advice: str) -> None:
+    with pytest.raises(rlock.OptionsError) as raised:
+        rlock.Client(masters)
+    assert advice in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_client_that_does_not_know_the_group_is_refused_and_leaves_its_note(any_server: AnyMaster) -> None:
+    away = pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas")
+    with rlock.Client(f"{any_server.url}?replicas=1") as group, away:
+        group.lock("x").acquire(blocking=False)
+    with raw(any_server.url) as server, rlock.Client(any_server.url) as plain:
+        note = server.get(NOTE)
+        with pytest.raises(rlock.OptionsError, match="replicas="):
+            plain.lock("x").acquire(timeout=1)
+        assert server.get(NOTE) == note
+
+
+def test_a_node_of_a_cluster_is_no_master(server: ServerBinary) -> None:
+    with (
+        Master(server, args=("--cluster-enabled", "yes")) as node,
+        rlock.Client(node.url) as client,
+        pytest.raises(rlock.OptionsError, match="Cluster"),
+    ):
+        client.lock("x").acquire(timeout=1)
