@@ -94,6 +94,10 @@ class Host(Process):
         self.clock_was_set = False
         #: The last hand-off to a waiter: when, the fencing token, and to whom.
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
+        #: Places of readers that it invited, and locks for which one of them still counts as invited, because
+        #: its join was delivered a second time: acquire.lua.
+        self._invited: set[str] = set()
+        self._counted_on: set[str] = set()
         #: When it lost something of its memory the last time.
         self.lost_at = self.restarted_at = -9.0
         self.sessions: dict[int, Session] = {}
@@ -308,6 +312,8 @@ class Host(Process):
             owner = reply[1].decode()
             if owner in self.told_to_release and world.may_kill:
                 world.referee.accuse(command.words[1], owner, self.name, "an acquire behind its release")
+            if words[0] == "last" and words[2].partition("|")[0] in self._invited:
+                self._counted_on.add(command.words[1])
             world.happens("grant", client, self, owner)
         elif _queued(command, reply):
             world.happens("queued", client, self, "")
@@ -316,6 +322,7 @@ class Host(Process):
             if reply[0] >= 0 and reply[3] > 0:  # the lease of a thread of the same process
                 world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
             handed = [message for message in messages if "|" in message.channel]
+            self._invited.update(message.payload for message in handed if "+shared:" in message.payload)
             if any(message.payload for message in handed):
                 waiters: list[Any] = [each for message in handed for each in message.receivers]
                 to = waiters[0].connection.client if waiters else None
@@ -338,6 +345,11 @@ class Host(Process):
             change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
             change(name, session)
             session.connection.answer([verb.lower().encode(), name.encode(), 1])
+
+    def expects_nobody(self, name: str) -> bool:
+        """Whether it waits for a reader that came by a second delivery."""
+        entry = self.master.look(name)
+        return name in self._counted_on and entry is not None and READERS in entry.fields
 
     def left(self, name: str) -> dict[str, str]:
         """The fields of a lock, with its readers in the place of the one field that stands for all."""

@@ -252,7 +252,7 @@ class Oracles:
         now = self.events.now
         if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
-        blocked = 0
+        blocked = sum(host.expects_nobody(name) for host in self.world.hosts)
         for host in self.world.hosts:
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
