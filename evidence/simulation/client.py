@@ -315,11 +315,14 @@ class Client(Process, Engine):
     def curious(self, name: str) -> Program:
         """Ask a few times whether somebody may hold a lock; the referee checks that "no" is true."""
         for _ in range(3):
-            with suppress(QuorumUnreachableError, KeyboardInterrupt):
+            try:
                 held, began = self.world.referee.held(name), self.events.now
                 if not (yield from locked(self.masters, name, self.timeout)):
                     self.world.referee.free(name, held, self.events.now - began)
                 yield from sleep(self.random.uniform(0.0, 0.5))
+            except (RLockError, KeyboardInterrupt) as error:
+                if type(error) is RLockError and not self.holds.closed:
+                    raise
 
     def evict(self, name: str) -> Program:
         with suppress(RLockError, KeyboardInterrupt):  # the operator has to come again
