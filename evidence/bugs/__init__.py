@@ -1,6 +1,6 @@
 """The bug bench: defects that this project had, to measure what finds them. ``python -m evidence.bugs``."""
 
-from . import hands, history, readers, rules, waiting
+from . import history, readers, rules, waiting
 from .registry import BUGS, Bug, Patches, broken, commit
 
-__all__ = ["BUGS", "Bug", "Patches", "broken", "commit", "hands", "history", "readers", "rules", "waiting"]
+__all__ = ["BUGS", "Bug", "Patches", "broken", "commit", "history", "readers", "rules", "waiting"]

@@ -55,13 +55,8 @@ def main() -> int:
     print(f"{'bug':<36}{'schedules':>8}{'time':>9}  mode    what was noticed")
     missed = 0
     for name in options.only or BUGS:
-        result = hunt(
-            first=options.first,
-            workers=options.workers,
-            limit=options.limit,
-            seconds=options.seconds,
-            bug=name,
-        )
+        where = {"first": options.first, "workers": options.workers, "limit": options.limit}
+        result = hunt(**where, seconds=options.seconds, bug=name)
         missed += result.find is None
         print(row(name, result), flush=True)
         if options.save and result.find is not None:

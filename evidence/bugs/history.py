@@ -23,7 +23,7 @@ from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
 from rlock.testing.memory import keyspace, masters
 from rlock.testing.memory.masters import Master, Reply
 
-from .registry import Patches, bug
+from .registry import Patches, around, bug
 
 # -- the hand-off by messages ------------------------------------------------------------------------------
 
@@ -83,19 +83,16 @@ def claim(
 _agreed: dict[str, int] = {}
 
 
-def _agrees(patches: Patches) -> None:
+@around(acquire, "_sleep")
+def _agrees(genuine: Any, port: Port, contender: Contender, **how: Any) -> Generator[Any, Any, Any]:
     """A waiter to which masters gave different tokens agrees on one with them before it claims the lock."""
-
-    def sleep(genuine: Any, port: Port, contender: Contender, **how: Any) -> Generator[Any, Any, Any]:
-        wake = yield from genuine(port, contender, **how)
-        tokens, place = [each.token for each in contender.findings.handed.values()], contender.place
-        if wake is Wake.HANDED and place and tokens and not agreed_on(tokens, port.context.quorum):
-            until = port.context.clock() + CLAIM_S / 2
-            token = yield from agree(port.masters, contender.options, place.owner, tokens, until)
-            _agreed[place.owner] = token
-        return wake
-
-    patches.wrap(acquire, "_sleep", sleep)
+    wake = yield from genuine(port, contender, **how)
+    tokens, place = [each.token for each in contender.findings.handed.values()], contender.place
+    if wake is Wake.HANDED and place and tokens and not agreed_on(tokens, port.context.quorum):
+        until = port.context.clock() + CLAIM_S / 2
+        token = yield from agree(port.masters, contender.options, place.owner, tokens, until)
+        _agreed[place.owner] = token
+    return wake
 
 
 def _claims(patches: Patches, **how: Any) -> None:
@@ -139,16 +136,13 @@ def evicted_comes_back(patches: Patches) -> None:
 
 
 @bug("confirmation by its hash", "3.10")
-def confirmation_by_hash(patches: Patches) -> None:
+@around(commands, "confirm")
+def confirmation_by_hash(genuine: Any, *words: Any, **how: Any) -> Any:
     """After SCRIPT FLUSH masters answered NOSCRIPT to the confirmation. A holder that was stopped for two
     seconds lost its lease of three."""
-
-    def by_hash(genuine: Any, *words: Any, **how: Any) -> Any:
-        command = genuine(*words, **how)
-        command.packed = encode(command.by_sha())
-        return command
-
-    patches.wrap(commands, "confirm", by_hash)
+    command = genuine(*words, **how)
+    command.packed = encode(command.by_sha())
+    return command
 
 
 @bug("no time for the confirmation", "3.10")
@@ -169,17 +163,14 @@ def repeated_claim(patches: Patches) -> None:
 
 
 @bug("failing acquire raises the note", "3.11")
-def noted_by_acquire(patches: Patches) -> None:
+@around(Master, "_acquire")
+def noted_by_acquire(genuine: Any, self: Master, keys: Sequence[str], ms: str, *words: str) -> Reply:
     """An acquire wrote its lease into the note before it was won. One careless process with ttl=86400, which
     failed, stopped the whole fleet for a day."""
-
-    def noted(genuine: Any, self: Master, keys: Sequence[str], ms: str, *words: str) -> Reply:
-        reply: Reply = genuine(self, keys, ms, *words)
-        if reply[0] == 1:
-            reply[7] = self._note(keys, 3, ms)
-        return reply
-
-    patches.wrap(Master, "_acquire", noted)
+    reply: Reply = genuine(self, keys, ms, *words)
+    if reply[0] == 1:
+        reply[7] = self._note(keys, 3, ms)
+    return reply
 
 
 @bug("lease without a limit", "3.11")
@@ -193,15 +184,12 @@ def absurd_lease(patches: Patches) -> None:
         patches.set(module, "NOTE", re.compile(r"^(\S*) (\d+) (\d+)$"))
 
 
-def _raises(patches: Patches) -> None:
+@around(connections.Connections, "fail")
+def _raises(genuine: Any, self: Any, server: Any, error: BaseException) -> None:
     """An error that comes of what was received is raised out of the call of whoever read it."""
-
-    def raising(fail: Any, self: Any, server: Any, error: BaseException) -> None:
-        fail(self, server, error)
-        if isinstance(error, ValueError | TypeError):
-            raise error
-
-    patches.wrap(connections.Connections, "fail", raising)
+    genuine(self, server, error)
+    if isinstance(error, ValueError | TypeError):
+        raise error
 
 
 @bug("reply that no script gives", "3.11")
@@ -232,31 +220,25 @@ def strict_message(patches: Patches) -> None:
 
 
 @bug("note from the future", "3.6")
-def future_note(patches: Patches) -> None:
+@around(Master, "_handshake")
+def future_note(genuine: Any, self: Master, keys: Any, run_id: str, memory: str, *known: str) -> Any:
     """A master whose clock was ahead when it started, and was set back, kept its note. Every new client had
     to wait for the restart guard, again and again."""
-
-    def kept(genuine: Any, self: Master, keys: Sequence[str], run_id: str, memory: str, *known: str) -> Any:
-        note = keyspace.NOTE.match(self.text(keys[0]))
-        if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
-            return [1, note[0].encode(), 0, 0, self._us]
-        return genuine(self, keys, run_id, memory, *known)
-
-    patches.wrap(Master, "_handshake", kept)
+    note = keyspace.NOTE.match(self.text(keys[0]))
+    if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
+        return [1, note[0].encode(), 0, 0, self._us]
+    return genuine(self, keys, run_id, memory, *known)
 
 
 # -- what is left behind -----------------------------------------------------------------------------------
 
 
 @bug("release overtakes its acquire", "3.4")
-def overtaken(patches: Patches) -> None:
+@around(connections.Connections, "_connect_options")
+def overtaken(genuine: Any, self: Any, server: Any) -> Any:
     """A connection that was given up was not killed. A stopped server ran its acquire behind the release,
     and the lock stood until its lease ended."""
-
-    def forgetful(genuine: Any, self: Any, server: Any) -> Any:
-        return genuine(self, server)._replace(kill=[])
-
-    patches.wrap(connections.Connections, "_connect_options", forgetful)
+    return genuine(self, server)._replace(kill=[])
 
 
 @bug("undo that forgets the unanswered", "3.1")
@@ -274,60 +256,48 @@ def healed_after_release(patches: Patches) -> None:
 
 
 @bug("eviction without a ban", "3.7")
-def no_ban(patches: Patches) -> None:
+@around(Master, "_release")
+def no_ban(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
     """An eviction deleted the key only, and the watchdog of the holder put it back."""
-
-    def unbanned(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
-        reply: Reply = genuine(self, keys, *words)
-        for key in keys[4:]:
-            self.keys.pop(key, None)
-        return reply
-
-    patches.wrap(Master, "_release", unbanned)
+    reply: Reply = genuine(self, keys, *words)
+    for key in keys[4:]:
+        self.keys.pop(key, None)
+    return reply
 
 
 @bug("lease that comes back", "3.5")
-def revived(patches: Patches) -> None:
+@around(lease.Lease, "renewed")
+def revived(_: Any, self: lease.Lease, sent_at: float, _now: float) -> Any:
     """A renewal that was complete after the end of the lease made it valid again, although another owner had
     had the lock since."""
-
-    def renewed(self: lease.Lease, sent_at: float, _now: float) -> Any:
-        self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
-        return self.on(lease.LeaseEvent.RENEWED)
-
-    patches.set(lease.Lease, "renewed", renewed)
+    self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+    return self.on(lease.LeaseEvent.RENEWED)
 
 
 # -- dead owners and evicted ones, tokens that are too low -------------------------------------------------
 
 
 @bug("token of one without the lock", "3.8")
-def token_without_lock(patches: Patches) -> None:
+@around(Master, "_fence")
+def token_without_lock(genuine: Any, self: Master, *words: Any) -> Reply:
     """A fencing token counted also where its owner had no lock. Another owner had got a lower one there
     before, and entered later: the resource took it for an old one."""
     # Visible if the token does not reach a master that has the lock, and the other owner waits for that vote.
-
-    def counted(genuine: Any, self: Master, *words: Any) -> Reply:
-        reply: Reply = genuine(self, *words)
-        return [reply[0] or 1, *reply[1:]]
-
-    patches.wrap(Master, "_fence", counted)
+    reply: Reply = genuine(self, *words)
+    return [reply[0] or 1, *reply[1:]]
 
 
 @bug("eviction hands to the evicted", "3.7")
-def evicted_is_next(patches: Patches) -> None:
+@around(Master, "_release")
+def evicted_is_next(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Any:
     """The place of an evicted owner came back late, and its eviction handed the lock to that place. The
     operator had told others that it was free."""
-
-    def own_place(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Any:
-        if len(keys) < 5 or channel == "":
-            return genuine(self, keys, channel, *words)
-        reply: Reply = genuine(self, keys, "", *words)
-        if reply[0] == 1:
-            genuine(self, keys, channel, *words[:3], "", "", words[-2], "")
-        return reply
-
-    patches.wrap(Master, "_release", own_place)
+    if len(keys) < 5 or channel == "":
+        return genuine(self, keys, channel, *words)
+    reply: Reply = genuine(self, keys, "", *words)
+    if reply[0] == 1:
+        genuine(self, keys, channel, *words[:3], "", "", words[-2], "")
+    return reply
 
 
 @bug("proposal below known tokens", "3.8")

@@ -11,64 +11,50 @@ from rlock._client.watchdog import Watchdog
 from rlock.procedures import acquire, attempt, inspect
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
-from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master
 from rlock.testing.memory.readers import Readers
 
-from .registry import Patches, bug
+from .registry import Patches, around, bug
 
 
 @bug("one expiry for all readers", "3.1")
-def one_expiry(patches: Patches) -> None:
+@around(Master, "_add_reader")
+def one_expiry(genuine: Any, self: Master, among: str, owner: str, lease_ms: str) -> None:
     """Each reader sets the deadline of all. A dead one kept writers out until the last one ended."""
-
-    def add(genuine: Any, self: Master, among: str, owner: str, lease_ms: str) -> None:
-        genuine(self, among, owner, lease_ms)
-        scores = self.keys[among].scores
-        self.keys[among].scores = dict.fromkeys(scores, scores[owner])
-
-    patches.wrap(Master, "_add_reader", add)
+    genuine(self, among, owner, lease_ms)
+    scores = self.keys[among].scores
+    self.keys[among].scores = dict.fromkeys(scores, scores[owner])
 
 
 @bug("reader becomes a writer", "3.1")
-def upgrade(patches: Patches) -> None:
+@around(hold_table.HoldTable, "beside")
+def upgrade(genuine: Any, self: Any, key: Any, options: Any) -> Any:
     """A reader that asks for the writer gets it within its own lease, beside other readers."""
-
-    def beside(genuine: Any, self: Any, key: Any, options: Any) -> Any:
-        reader = None if options.shared else self.find(key, hold_name(options.name, shared=True))
-        return genuine(self, key, options) if reader is None else reader
-
-    patches.wrap(hold_table.HoldTable, "beside", beside)
+    reader = None if options.shared else self.find(key, hold_name(options.name, shared=True))
+    return genuine(self, key, options) if reader is None else reader
 
 
 @bug("writer by q - 1 refusals", "3.1")
-def few_refusals(patches: Patches) -> None:
+@around(calls.Calls, "call")
+def few_refusals(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
     """A writer wins unless a majority of masters refuses it for their readers."""
-
-    def call(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
-        ballot = yield from genuine(self, request)
-        read = any(vote.holder == READERS for vote in ballot.votes.values())
-        writes = request.command.script is scripts.ACQUIRE and not is_shared(request.command.words[-2])
-        if writes and read and ballot.granted and ballot.refused < ballot.quorum:
-            ballot.quorum = min(ballot.quorum, ballot.granted)
-        return ballot
-
-    patches.wrap(calls.Calls, "call", call)
+    ballot = yield from genuine(self, request)
+    read = any(vote.holder == READERS for vote in ballot.votes.values())
+    writes = request.command.script is scripts.ACQUIRE and not is_shared(request.command.words[-2])
+    if writes and read and ballot.granted and ballot.refused < ballot.quorum:
+        ballot.quorum = min(ballot.quorum, ballot.granted)
+    return ballot
 
 
 @bug("reader's token of one master", "3.8")
-def lowest_token(patches: Patches) -> None:
+@around(attempt, acquire, "agree")
+def lowest_token(genuine: Any, masters: Any, options: Any, owner: str, *more: Any) -> Any:
     """A reader takes the token of any master of its quorum, which may be older than the last writer's."""
-
-    def agree(genuine: Any, masters: Any, options: Any, owner: str, *more: Any) -> Generator[Any, Any, Any]:
-        if is_shared(owner):
-            return min(more[0])
-        return (yield from genuine(masters, options, owner, *more))
-
-    for module in (attempt, acquire):
-        patches.wrap(module, "agree", agree)
+    if is_shared(owner):
+        return min(more[0])
+    return (yield from genuine(masters, options, owner, *more))
 
 
 @bug("writer's validity for its reader", "3.1")
@@ -79,14 +65,11 @@ def validity_of_the_writer(patches: Patches) -> None:
 
 
 @bug("renewal of a former writer forgotten", "3.5")
-def renewal_of_a_former_writer_forgotten(patches: Patches) -> None:
+@around(Watchdog, "_apply")
+def renewal_of_a_former_writer_forgotten(genuine: Any, self: Watchdog, outcomes: Any) -> Any:
     """A renewal that is under way when its writer becomes a reader prolongs nothing. With slow masters the
     reader was lost, although all of them had answered in time."""
-
-    def apply(genuine: Any, self: Watchdog, outcomes: Sequence[RenewalOutcome]) -> Any:
-        return genuine(self, [outcome for outcome in outcomes if outcome.hold in self._holds])
-
-    patches.wrap(Watchdog, "_apply", apply)
+    return genuine(self, [outcome for outcome in outcomes if outcome.hold in self._holds])
 
 
 @bug("reader of an evicted writer healed", "3.7")
@@ -117,20 +100,17 @@ def never_came(patches: Patches) -> None:
 
 
 @bug("reader healed over a writer", "3.7")
-def heal_over(patches: Patches) -> None:
+@around(Master, "_readers")
+def heal_over(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
     """A master that lacked a reader's key took it back, beside the vote that a writer had there since."""
-
-    def readers(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
-        locks = keys[: 2 * len(words[3:]) : 4] if words[2] == "heal" else ()
-        held = {lock: entry for lock in locks if (entry := self.find(lock)) is not None}
-        written = {lock: self.keys.pop(lock) for lock in held if READERS not in held[lock].fields}
-        reply = genuine(self, keys, *words)
-        for lock, entry in written.items():
-            entry.fields.update(self.keys[lock].fields if lock in self.keys else {})
-            self.keys[lock] = entry
-        return reply
-
-    patches.wrap(Master, "_readers", readers)
+    locks = keys[: 2 * len(words[3:]) : 4] if words[2] == "heal" else ()
+    held = {lock: entry for lock in locks if (entry := self.find(lock)) is not None}
+    written = {lock: self.keys.pop(lock) for lock in held if READERS not in held[lock].fields}
+    reply = genuine(self, keys, *words)
+    for lock, entry in written.items():
+        entry.fields.update(self.keys[lock].fields if lock in self.keys else {})
+        self.keys[lock] = entry
+    return reply
 
 
 @bug("writer that reads on called free", "1.2")
@@ -141,17 +121,14 @@ def called_free(patches: Patches) -> None:
 
 
 @bug("longest lease of readers that left", "4.1")
-def longest_lease(patches: Patches) -> None:
+@around(acquire, "_ask_one")
+def longest_lease(genuine: Any, port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
     """A waiting writer kept the end of the longest lease that it had seen, also when that reader had left and
     a dead one ended sooner. The lock was free, and it slept."""
-
-    def look(genuine: Any, port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
-        vote, master = yield from genuine(port, contender, *words)
-        ballot = contender.findings.ballot
-        seen_ms = max((seen.ttl_ms for seen in ballot.votes.values() if seen.holder == READERS), default=0)
-        if vote is not None and vote.holder == READERS:
-            rest_ms = seen_ms - (port.context.clock() - ballot.decided_at) * 1000
-            vote = vote._replace(ttl_ms=max(vote.ttl_ms, round(rest_ms)))
-        return vote, master
-
-    patches.wrap(acquire, "_ask_one", look)
+    vote, master = yield from genuine(port, contender, *words)
+    ballot = contender.findings.ballot
+    seen_ms = max((seen.ttl_ms for seen in ballot.votes.values() if seen.holder == READERS), default=0)
+    if vote is not None and vote.holder == READERS:
+        rest_ms = seen_ms - (port.context.clock() - ballot.decided_at) * 1000
+        vote = vote._replace(ttl_ms=max(vote.ttl_ms, round(rest_ms)))
+    return vote, master

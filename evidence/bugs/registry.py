@@ -57,6 +57,21 @@ def bug(name: str, rule: str) -> Callable[[Switch], Switch]:
     return register
 
 
+def around(*target: Any) -> Callable[[Callable[..., Any]], Switch]:
+    """A switch for a function, which gets the genuine one first. ``target``: its owners, and its name."""
+    *owners, name = target
+
+    def made(changed: Callable[..., Any]) -> Switch:
+        def switch(patches: Patches) -> None:
+            for owner in owners:
+                patches.wrap(owner, name, changed)
+
+        switch.__doc__ = changed.__doc__
+        return switch
+
+    return made
+
+
 @contextmanager
 def broken(name: str) -> Iterator[None]:
     """Have a bug until the end of the block."""

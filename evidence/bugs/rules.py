@@ -6,21 +6,22 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from rlock._client import calls, handshake
+from rlock._client import calls, closing, engine, handshake, transfers
 from rlock._client.pipeline import Pipeline
-from rlock.procedures import acquire, attempt, hand_off, inspect, port, release
+from rlock.procedures import acquire, attempt, hand_off, inspect, port, release, transfer
+from rlock.procedures.contender import Grant
 from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
-from rlock.rules.restart_guard import same_memory
+from rlock.rules.restart_guard import Guard, same_memory
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
-from .registry import Patches, bug
+from .registry import Patches, around, bug
 
 
 @bug("guard off", "3.6")
 def guard_off(patches: Patches) -> None:
     """A master votes as soon as it is back, whatever it has forgotten."""
-    patches.set(restart_guard.Guard, "filter_vote", lambda _g, _m, vote, _n, **_: vote)
+    patches.set(Guard, "filter_vote", lambda _g, _m, vote, _n, **_: vote)
 
 
 @bug("guard too short", "3.6")
@@ -33,42 +34,33 @@ def guard_too_short(patches: Patches) -> None:
 def note_not_read(patches: Patches) -> None:
     """A client goes by the handshake of its connection, whatever note comes with a grant."""
 
-    def as_before(genuine: Any, self: Any, master: int, _note: Any, now: float) -> Any:
-        return genuine(self, master, None, now)
-
     def longest_only(genuine: Any, self: Any, master: int, text: str, now: float) -> Any:
         return not same_memory(text, self._epochs[master].note) or genuine(self, master, text, now)
 
-    patches.wrap(restart_guard.Guard, "counts", as_before)
-    patches.wrap(restart_guard.Guard, "check_note", longest_only)
+    patches.wrap(Guard, "counts", lambda genuine, self, master, _, now: genuine(self, master, None, now))
+    patches.wrap(Guard, "check_note", longest_only)
 
 
 @bug("life not compared", "3.6")
-def life_not_compared(patches: Patches) -> None:
+@around(Master, "_handshake")
+def life_not_compared(genuine: Any, self: Master, keys: Any, run_id: str, memory: str, *known: str) -> Any:
     """A handshake leaves the note of another life alone."""
-
-    def untouched(genuine: Any, self: Master, keys: Any, run_id: str, memory: str, *known: str) -> Any:
-        note = self.text(keys[0])
-        if note and not note.startswith(run_id) and memory in ("volatile", "durable"):
-            return [1, note.encode(), 0, 0, self._us]
-        return genuine(self, keys, run_id, memory, *known)
-
-    patches.wrap(Master, "_handshake", untouched)
+    note = self.text(keys[0])
+    if note and not note.startswith(run_id) and memory in ("volatile", "durable"):
+        return [1, note.encode(), 0, 0, self._us]
+    return genuine(self, keys, run_id, memory, *known)
 
 
 @bug("no note is old", "3.6")
-def no_note_is_old(patches: Patches) -> None:
+@around(Master, "_handshake")
+def no_note_is_old(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *words: str) -> Reply:
     """A master without a note is taken for one that was never used, and never flushed."""
-
-    def old(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *words: str) -> Reply:
-        before = self.text(keys[0])
-        reply: Reply = genuine(self, keys, run_id, *words)
-        if not before:
-            self.write(keys[0], f"{run_id} 1 0")
-            reply[1] = self.text(keys[0]).encode()
-        return reply
-
-    patches.wrap(Master, "_handshake", old)
+    before = self.text(keys[0])
+    reply: Reply = genuine(self, keys, run_id, *words)
+    if not before:
+        self.write(keys[0], f"{run_id} 1 0")
+        reply[1] = self.text(keys[0]).encode()
+    return reply
 
 
 @bug("votes judged once", "3.6")
@@ -84,28 +76,22 @@ def young_says_free(patches: Patches) -> None:
 
 
 @bug("answers of two instants", "3.6")
-def answers_of_two_instants(patches: Patches) -> None:
+@around(inspect, "_ask_twice")
+def answers_of_two_instants(_: Any, masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
     """A lock was called free by one round, in which its holder's votes moved from one master to another."""
-
-    def once(masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
-        ballot = yield from inspect._ask(masters, name, timeout)
-        return ballot, inspect.may_be_held(masters.context, ballot)
-
-    patches.set(inspect, "_ask_twice", once)
+    ballot = yield from inspect._ask(masters, name, timeout)
+    return ballot, inspect.may_be_held(masters.context, ballot)
 
 
 @bug("free if nobody is named", "3.6")
-def free_if_nobody_is_named(patches: Patches) -> None:
+@around(inspect, "_ask_twice")
+def free_if_nobody_is_named(_: Any, masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
     """One round called a lock free if no master named a holder. One of its masters had forgotten it before it
     answered, and another one was healed after its answer."""
-
-    def as_it_was(masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
-        ballots = [(yield from inspect._ask(masters, name, timeout))]
-        if ballots[0].most_named()[1] and not inspect.may_be_held(masters.context, *ballots):
-            ballots.append((yield from inspect._ask(masters, name, timeout)))
-        return ballots[0], inspect.may_be_held(masters.context, *ballots)
-
-    patches.set(inspect, "_ask_twice", as_it_was)
+    ballots = [(yield from inspect._ask(masters, name, timeout))]
+    if ballots[0].most_named()[1] and not inspect.may_be_held(masters.context, *ballots):
+        ballots.append((yield from inspect._ask(masters, name, timeout)))
+    return ballots[0], inspect.may_be_held(masters.context, *ballots)
 
 
 @bug("naive healing", "3.7")
@@ -204,11 +190,8 @@ def increment_tokens(patches: Patches) -> None:
 @bug("release without owner check", "3.4")
 def release_anybody(patches: Patches) -> None:
     """A release frees the lock, whoever has it by now."""
-    patches.script(
-        scripts.RELEASE,
-        "local code = redis.pcall('hdel', lock, owner)",
-        "local code = owner ~= '' and redis.call('del', lock) or 0",
-    )
+    code = "local code = redis.pcall('hdel', lock, owner)"
+    patches.script(scripts.RELEASE, code, "local code = owner ~= '' and redis.call('del', lock) or 0")
 
     def anybody(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
         if words[-1] != "" and self._fields(keys[0]) > 0:
@@ -219,24 +202,18 @@ def release_anybody(patches: Patches) -> None:
 
 
 @bug("kept by a minority", "3.4")
-def kept_by_a_minority(patches: Patches) -> None:
+@around(release, "_keep")
+def kept_by_a_minority(genuine: Any, *args: Any) -> Generator[Any, Any, Any]:
     """A lock counts as kept after its release when any master keeps it."""
-
-    def any_master(genuine: Any, *args: Any) -> Generator[Any, Any, Any]:
-        yield from genuine(*args)
-        return release.Released.DONE
-
-    patches.wrap(release, "_keep", any_master)
+    yield from genuine(*args)
+    return release.Released.DONE
 
 
 @bug("kept for the lease only", "3.4")
-def kept_for_the_lease(patches: Patches) -> None:
+@around(commands, "keep")
+def kept_for_the_lease(genuine: Any, lease_ms: int, *args: Any, **how: Any) -> Any:
     """A lock that stays taken after its release is kept as a renewal would do it."""
-
-    def as_renewed(genuine: Any, lease_ms: int, *args: Any, **how: Any) -> Any:
-        return genuine(min(lease_ms, 300), *args, **how)
-
-    patches.wrap(commands, "keep", as_renewed)
+    return genuine(min(lease_ms, 300), *args, **how)
 
 
 @bug("wake-up by messages only", "4.1")
@@ -248,13 +225,10 @@ def only_messages(patches: Patches) -> None:
 
 
 @bug("hand-off counted from its receipt", "3.1")
-def stamp_of_receipt(patches: Patches) -> None:
+@around(hand_off, "_counted")
+def stamp_of_receipt(genuine: Any, context: Any, handed: Any) -> Any:
     """The lease of a message counts from the instant at which the message was read."""
-
-    def as_read(genuine: Any, context: Any, handed: Any) -> Any:
-        return {master: handed[master].read_at for master in genuine(context, handed)}
-
-    patches.wrap(hand_off, "_counted", as_read)
+    return {master: handed[master].read_at for master in genuine(context, handed)}
 
 
 @bug("hand-off for a whole lease", "3.1")
@@ -304,13 +278,10 @@ def another_replication(patches: Patches) -> None:
 
 
 @bug("note without replication", "2.4")
-def run_id_only(patches: Patches) -> None:
+@around(commands, "handshake")
+def run_id_only(genuine: Any, run_id: str, *words: Any) -> Any:
     """A note names the server, and not the replication of which it was the primary."""
-
-    def named(genuine: Any, run_id: str, *words: Any) -> Any:
-        return genuine(run_id.partition("+")[0], *words)
-
-    patches.wrap(commands, "handshake", named)
+    return genuine(run_id.partition("+")[0], *words)
 
 
 @bug("WAIT for nothing", "2.4")
@@ -326,3 +297,66 @@ def _believe(patches: Patches, change: Callable[[Any, Any, int], Any]) -> None:
         return genuine(self, server, connection, change(connection, vote, self._groups[server.index]))
 
     patches.wrap(Pipeline, "_short", short)
+
+
+# -- a hold that changes hands ---------------------------------------------------------------------------
+
+
+@bug("adopted from anybody", "3.12")
+@around(Master, "_transfer")
+def adopted_from_anybody(genuine: Any, self: Master, keys: Any, count: str, mark: str, *who: str) -> Any:
+    """An adopter replaces the owner token of whoever has the lock by then."""
+    held = self._holder(keys[0]) if mark and self._fields(keys[0]) == 1 else None
+    present = who[0] if held is None else held[0]
+    return genuine(self, keys, count, mark and str(10**15 * 8), present, who[1])
+
+
+@bug("adopted by a minority", "3.12")
+@around(transfer, "take")
+def adopted_by_a_minority(taken: Any, masters: Any, options: Any, handle: Any, owner: str) -> Any:
+    """An adopter takes the word of one master."""
+    grant, verdict, ballot = yield from taken(masters, options, handle, owner)
+    if grant is None and ballot.granted:
+        grant = Grant(owner, ballot.sent_at, token=handle.token)
+    return grant, verdict, ballot
+
+
+@bug("free lock adopted", "3.12")
+@around(Master, "_transfer")
+def free_lock_adopted(genuine: Any, self: Master, keys: Any, count: str, mark: str, *who: str) -> Any:
+    """An adopter takes a lock that nobody holds any more, as an acquire does."""
+    if mark and not self._fields(keys[0]):
+        self._set(keys[0], who[0], count)
+        self._pexpire(keys[0], "1000")
+    return genuine(self, keys, count, mark, *who)
+
+
+@bug("place kept by a detach", "3.12")
+@around(engine, "detach")
+def place_kept_by_a_detach(genuine: Any, port: Any, hold: Any, handle: Any) -> Any:
+    """A detach did not pass on the lock where a master had handed it to the holder's place in the queue. It
+    stayed taken there for the claim time."""
+    waiter, hold.waiter = hold.waiter, ""
+    try:
+        return (yield from genuine(port, hold, handle))
+    finally:
+        hold.waiter = waiter
+
+
+@bug("closed while it detaches", "3.12")
+def closed_while_it_detaches(patches: Patches) -> None:
+    """A client that was closed in the middle of a detach undid no handle that nobody had. The lock stayed
+    taken until the end of its lease."""
+    detaching: set[str] = set()
+
+    def handle_of(genuine: Any, *args: Any) -> Any:
+        handle = genuine(*args)
+        detaching.add(handle.owner)
+        return handle
+
+    def undo(genuine: Any, masters: Any, options: Any, owner: str) -> None:
+        if owner not in detaching:
+            genuine(masters, options, owner)
+
+    patches.wrap(transfers, "handle_of", handle_of)
+    patches.wrap(closing, "undo", undo)

@@ -14,19 +14,16 @@ from rlock.rules import commands
 from rlock.rules.keys import Wire, waiter_name
 from rlock.testing.memory.masters import Master
 
-from .registry import Patches, bug
+from .registry import Patches, around, bug
 
 
 @bug("no look behind a new subscription", "4.1")
-def resubscribed_blindly(patches: Patches) -> None:
+@around(notifications.Subscription, "confirm")
+def resubscribed_blindly(genuine: Any, self: Any, master: int) -> None:
     """A waiter whose subscription had to be made again did not look at once: it slept over the releases of
     the time in between."""
-
-    def blindly(genuine: Any, self: Any, master: int) -> None:
-        self.lost.discard(master)
-        genuine(self, master)
-
-    patches.wrap(notifications.Subscription, "confirm", blindly)
+    self.lost.discard(master)
+    genuine(self, master)
 
 
 @bug("silent subscription", "4.1")
@@ -37,14 +34,11 @@ def never_doubted(patches: Patches) -> None:
 
 
 @bug("wake-up lost by a dead waiter", "4.4")
-def handed_to_the_dead(patches: Patches) -> None:
+@around(Master, "_publish")
+def handed_to_the_dead(genuine: Any, self: Master, channel: str, text: str) -> Any:
     """A release handed the lock to a waiter that nobody listened for any more. The others slept on for the
     time of its claim."""
-
-    def publish(genuine: Any, self: Master, channel: str, text: str) -> Any:
-        return max("|" in channel, genuine(self, channel, text))
-
-    patches.wrap(Master, "_publish", publish)
+    return max("|" in channel, genuine(self, channel, text))
 
 
 @bug("hand-off of one who left", "4.4")
@@ -66,57 +60,47 @@ def kept_by_one_who_left(patches: Patches) -> None:
 
 
 @bug("late hand-over", "4.4")
-def late_hand_over(patches: Patches) -> None:
+@around(calls.Calls, "call")
+def late_hand_over(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
     """A hand-over to a thread of the same process was delivered again, late, to one that had gone. The lock
     stood until the lease of nobody ended."""
+    return (yield from genuine(self, request._replace(late=None)))
 
-    def as_it_was(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
-        return (yield from genuine(self, request._replace(late=None)))
 
-    patches.wrap(calls.Calls, "call", as_it_was)
+#: By contender: the longest lease that it saw, by its clock.
+_ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()
 
 
 @bug("look delayed by the dead", "4.1")
-def delayed_by_the_dead(patches: Patches) -> None:
+@around(acquire, "_ask_one")
+def delayed_by_the_dead(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     """The vote of a dead contender, whose lease had longer to go, put off the look at the lapsed lease of the
     holder. The lock was free, and its waiters slept."""
-
-    ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()
-
-    def look(genuine: Any, port: Port, contender: Contender, *words: Any) -> Generator[Any, Any, Any]:
-        vote, master = yield from genuine(port, contender, *words)
-        holder, place = contender.findings.holder, contender.place
-        if vote is not None and holder and (place is None or vote.holder != place.owner):
-            now_ms = port.context.clock() * 1000
-            ends[contender] = max(ends.get(contender, 0.0), now_ms + vote.ttl_ms)
-            vote = vote._replace(holder=holder, ttl_ms=round(ends[contender] - now_ms))
-        return vote, master
-
-    patches.wrap(acquire, "_ask_one", look)
+    vote, master = yield from genuine(port, contender, *words)
+    holder, place = contender.findings.holder, contender.place
+    if vote is not None and holder and (place is None or vote.holder != place.owner):
+        now_ms = port.context.clock() * 1000
+        _ends[contender] = max(_ends.get(contender, 0.0), now_ms + vote.ttl_ms)
+        vote = vote._replace(holder=holder, ttl_ms=round(_ends[contender] - now_ms))
+    return vote, master
 
 
 @bug("place of one who has left", "4.4")
-def place_comes_back(patches: Patches) -> None:
+@around(release, "take_back_from")
+def place_comes_back(genuine: Any, masters: Masters, next_waiter: Contender, *words: Any) -> None:
     """A hand-over within a process failed late, and put back the place of a thread that had left. The next
     release handed the lock to that place: it was free for a second, and others waited."""
-
-    def as_it_was(genuine: Any, masters: Masters, next_waiter: Contender, *words: Any) -> None:
-        if next_waiter.inbox is None and next_waiter.place is not None:
-            place = commands.wait(next_waiter.place)
-            masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
-        genuine(masters, next_waiter, *words)
-
-    patches.wrap(release, "take_back_from", as_it_was)
+    if next_waiter.inbox is None and next_waiter.place is not None:
+        place = commands.wait(next_waiter.place)
+        masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
+    genuine(masters, next_waiter, *words)
 
 
 @bug("place of a lost hold", "4.4")
-def kept_by_a_lost_hold(patches: Patches) -> None:
+@around(engine.Engine, "pass_on")
+def kept_by_a_lost_hold(genuine: Any, self: Any, name: str, token: str) -> None:
     """The place of a waiter that had won by another way stood in the queue until its release. It lost its
     lease, was handed the lock again, and did not pass it on: the others waited for its claim."""
-
-    def as_it_was(genuine: Any, self: Any, name: str, token: str) -> None:
-        waiter = waiter_name(token, self.context.client_id)
-        if not any(hold.waiter == waiter for hold in self.holds):
-            genuine(self, name, token)
-
-    patches.wrap(engine.Engine, "pass_on", as_it_was)
+    waiter = waiter_name(token, self.context.client_id)
+    if not any(hold.waiter == waiter for hold in self.holds):
+        genuine(self, name, token)

@@ -50,13 +50,8 @@ def main() -> int:
         with broken(options.bug) if options.bug else nullcontext():
             saved = options.replay and Schedule.loads(options.replay.read_text(encoding="utf-8"))
             return replay(saved or drawn(options.seed))
-    result = hunt(
-        first=options.first,
-        workers=options.workers,
-        limit=options.limit,
-        seconds=60 * options.minutes,
-        bug=options.bug,
-    )
+    where = {"first": options.first, "workers": options.workers, "limit": options.limit}
+    result = hunt(**where, seconds=60 * options.minutes, bug=options.bug)
     print(f"first seed {options.first}: {told(result)}")
     if result.find is None:
         print("no violation")

@@ -7,14 +7,13 @@ made of it. The course of a search follows from its first seed.
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
-from typing import Any
 
 from ..bugs import broken
 from ..simulation.play import Outcome, play
@@ -67,7 +66,6 @@ class Search(Sum):
     kept: list[Schedule] = field(default_factory=list)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Play on and on."""
         dice = Random(f"search {self.first}")
         while True:
             seed = self.first + self.played
@@ -122,42 +120,28 @@ def kind(outcome: Outcome) -> str:
     return "".join(char for char in outcome.violations[0].what if not char.isdigit())
 
 
-def _work(number: int, workers: int, first: int, bug: str, limit: int, seconds: float, out: Any) -> None:
+def _searched(first: int, *, bug: str, limit: float, seconds: float) -> Search:
     """Search until the first find, for so many seconds of the processor."""
-    search = Search(first=first + number * 10_000_000, bug=bug)
+    search = Search(first=first, bug=bug)
     for outcome in search.outcomes():
         if outcome.violations:
             search.find = Find(outcome.schedule, str(outcome.violations[0]), search.played)
-        if search.find is not None or search.played >= limit / workers or time.process_time() >= seconds:
+        if search.find is not None or search.played >= limit or time.process_time() >= seconds:
             break
     search.cpu_s = time.process_time()
-    out.put(search)
+    return search
 
 
 def hunt(*, first: int, workers: int, limit: int = 1 << 60, seconds: float, bug: str = "") -> Sum:
     """Search with so many processes until one finds something, or the time or the number is over."""
     began, found = time.monotonic(), Sum()
-    out: Any = multiprocessing.Queue()
-    processes = [
-        multiprocessing.Process(target=_work, args=(i, workers, first, bug, limit, seconds, out), daemon=True)
-        for i in range(workers)
-    ]
-    for process in processes:
-        process.start()
-    left = workers
-    while left:
-        try:
-            found.add(out.get(timeout=20 * seconds + 60.0))
-        except queue.Empty:
-            break
-        left -= 1
-        if found.find is not None:
-            break
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
-        process.join()
-    # Those that were stopped had played about as many.
-    found.played += left * (found.find.after if found.find else 0)
+    work = partial(_searched, bug=bug, limit=limit / workers, seconds=seconds)
+    with multiprocessing.Pool(workers) as pool:  # the end of the block stops the others
+        parts = pool.imap_unordered(work, [first + i * 10_000_000 for i in range(workers)])
+        for left in reversed(range(workers)):
+            found.add(parts.next(timeout=20 * seconds + 60.0))
+            if found.find is not None:
+                found.played += left * found.find.after  # the others had played about as many
+                break
     found.seconds = time.monotonic() - began
     return found

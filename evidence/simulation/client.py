@@ -1,34 +1,47 @@
 """One simulated client: the engine of `rlock/_client/engine.py`, in virtual time.
 
-What is added: the referee is told who has the lock; a thread may be kept from running; processes are killed.
+What is added: the referee is told who has the lock; a thread may be kept from running behind each call;
+processes are killed. Replies are read only while some thread of the client waits for a round: a vote that
+comes after its round was decided lies unread until the next one. Messages are read only while some thread is
+parked or subscribes, and now and then by the one that keeps house.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, TypeVar
 
+from rlock._client import calls, subscriptions, watchdog
+from rlock._client.connection import MasterConnection, PendingReply
+from rlock._client.connections import Wiring
 from rlock._client.engine import Engine
 from rlock.errors import LeaseLostError, QuorumUnreachableError, RLockError
+from rlock.model import Code
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER, acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.inspect import evict, locked
-from rlock.procedures.port import WaitGenerator
+from rlock.procedures.port import Request, WaitGenerator, Wake
 from rlock.procedures.release import Released
+from rlock.procedures.renew import RenewalOutcome
+from rlock.rules import scripts
 from rlock.rules.handles import Handle
 from rlock.rules.holds import Hold, OwnerKey
 from rlock.rules.keys import hold_name
+from rlock.rules.lease import LeaseEvent
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.timing import drift
+from rlock.rules.quorum import Ballot
+from rlock.rules.timing import drift, guard_time
 
-from .calls import Calls, Subscriptions
-from .connections import Connections, Endpoint
+from .connections import Connection, Connections
 from .driver import Program, Runtime, Thread, Wait, sleep
 from .events import Process, Way
 from .referee import valid_for
-from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .world import World
@@ -36,21 +49,116 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Calls(calls.Calls[Connection]):
+    """One connection to each master."""
+
+    _connections: Connections
+
+    def __init__(self, client: Client, wiring: Wiring) -> None:
+        super().__init__(wiring)
+        self._client = client
+
+    def call(self, request: Request) -> WaitGenerator[Ballot]:
+        self._client.current.asked[request.command.script.name] += 1
+        return (yield from self._client.kept_behind(self._judged(request)))
+
+    def _judged(self, request: Request) -> WaitGenerator[Ballot]:
+        """No vote counts of a memory that is too young for the longest lease that its client knows of."""
+        ballot, guard, command = (yield from super().call(request)), self._guard, request.command
+        if command.script is scripts.ACQUIRE and ballot.granted >= ballot.quorum:
+            for i, vote in ballot.votes.items():
+                age = self._clock() - guard._epochs[i].whole_from
+                young = guard_time(self._client.options.max_ttl) < age < guard_time(guard.max_ttl)
+                if vote.code == Code.YES and young:
+                    what = "won by the vote of a memory that is too young"
+                    self._client.world.referee.accuse(command.words[1], self._client.label, f"m{i}", what)
+        return ballot
+
+    def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
+        yield from self._client.kept_waiting("decided")  # before what it decided on is sent
+        return (yield from self._client.kept_behind(super().call_many(requests)))
+
+    def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
+        return (yield from self._client.kept_behind(super().collect(ballots, until)))
+
+    def _post(self, server: MasterConnection[Connection], pending: PendingReply, packed: bytes) -> bool:
+        recorder = self._client.world.recorder
+        if recorder is not None:
+            recorder.sends(pending.call, pending.command)
+        if server.connection is not None:
+            server.connection.unwritten = len(server.connection.pending)
+        return super()._post(server, pending, packed)
+
+
+class Subscriptions(subscriptions.Subscriptions[Connection]):
+    """One connection for messages to each master."""
+
+    _connections: Connections
+
+    def __init__(self, client: Client, wiring: Wiring) -> None:
+        super().__init__(wiring, client.pass_on)
+        self._client = client
+
+    def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
+        return (yield from self._client.kept_behind(super().subscribe(contender, timeout)))
+
+    def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
+        return (yield from self._client.kept_behind(super().wait(contender, until)))
+
+    def waiting(self, name: str) -> bool:
+        found = self._by_name.get(name)
+        return found is not None and next(found.drawn(), None) is not None
+
+
+class Watchdog(watchdog.Watchdog):
+    """One thread, as long as something is held."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.holds, client.masters)
+        self._client = client
+        self._runs = False
+
+    def _start(self) -> None:
+        if not self._runs:
+            self._runs = True
+            client = self._client
+            # Later, because the caller has the mutex.
+            client.after(0.0, lambda: Thread(client, f"{client.label}/watchdog").start(self._run_gen()))
+
+    def _apply(self, outcomes: Sequence[RenewalOutcome]) -> list[Hold]:
+        lost = super()._apply(outcomes)
+        if self._client.world.recorder is not None:
+            self._client.world.recorder.renewed(outcomes)
+        for hold, event, _ in outcomes:
+            if event is LeaseEvent.FAILED:
+                self._client.world.happens("suspect", self._client, None, hold.owner)
+        return lost
+
+    def report_loss(self, hold: Hold, reason: str = "", cause: str = "") -> None:
+        self._client.world.on_lost(self._client, hold)
+        super().report_loss(hold, reason, cause)
+
+    def _ended(self) -> None:
+        self._runs = False
+
+    def _failed(self, error: BaseException) -> None:
+        raise error  # a real client would log it, and hide a defect from the test
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._parker.wake()
+
+    def _call_on_lost(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
+        on_lost(error)
+
+
 class Client(Process, Engine):
     """``offset`` and ``rate`` say how its clock runs: offset + rate x the time of the world."""
 
     def __init__(
-        self,
-        world: World,
-        label: str,
-        options: ClientOptions | None = None,
-        *,
-        offset: float = 0.0,
-        rate: float = 1.0,
-        joined: bool = True,
+        self, world: World, label: str, options: ClientOptions, joined: bool, offset: float, rate: float
     ) -> None:
         Process.__init__(self, world.events)
-        options = options or ClientOptions()
         self.world = world
         self.label = label
         self.options = options
@@ -59,19 +167,15 @@ class Client(Process, Engine):
         #: It is of a version that does not understand the message of a hand-off: CHANGELOG.md.
         self.older = False
         self.died_at = 0.0
-        self._offset, self._rate = offset, rate
-        groups = {i: group.configured for i, group in world.groups.items()}
-        endpoints = [Endpoint(f"m{host.index}", groups.get(i)) for i, host in enumerate(world.hosts)]
+        self._offset, self.rate = offset, rate
+        replicas = [world.groups[i].configured if i in world.groups else None for i in range(world.masters)]
+        endpoints = [SimpleNamespace(label=f"m{i}", replicas=k, tls=False) for i, k in enumerate(replicas)]
         Engine.__init__(self, endpoints, options, self._now, Runtime(self))
         # Each client has random numbers of its own, out of the seed: it goes on
         # as before without a step of another one.
         self.random: Random = world.dice(label)
-        self.context = replace(
-            self.context,
-            random=self.random,
-            client_id=f"{self.random.getrandbits(64):016x}",
-            new_owner=world.token,
-        )
+        client_id = f"{self.random.getrandbits(64):016x}"
+        self.context = replace(self.context, random=self.random, client_id=client_id, new_owner=world.token)
         #: There and back, for commands and for messages.
         self.ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
         self.message_ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
@@ -83,21 +187,18 @@ class Client(Process, Engine):
         self.kept_only, self.kept_until = "", 0.0
         wiring = self._wiring(partial(Connections, self))
         self.calls, self.subscriptions = Calls(self, wiring), Subscriptions(self, wiring)
+        self.commands, self.messages = self.calls._connections, self.subscriptions._connections
         self._compose(self.calls, self.subscriptions, lambda *_: Watchdog(self))
         self._threads = 0
         if joined:
-            self.calls.connections.join()
+            self.commands.join()
 
     def _now(self) -> float:
-        return self._offset + self._rate * self.events.now
-
-    def lost_in_a_million(self) -> int:
-        """The ticks of a million that its clock loses."""
-        return max(0, round((1 - self._rate) * 1e6))
+        return self._offset + self.rate * self.events.now
 
     def lasts(self, seconds: float) -> float:
         """How long so many seconds of this client's clock are in the world."""
-        return seconds / self._rate
+        return seconds / self.rate
 
     def kept_waiting(self, where: str = "kept") -> WaitGenerator[None]:
         """The thread that runs may be kept from it for a while; ``where``: the event."""
@@ -118,23 +219,22 @@ class Client(Process, Engine):
         yield from self.kept_waiting()
         return answer
 
-    def slow_down(self, dice: Random) -> None:
-        """Masters answer within the request time-out, some of them nearly too late."""
-        slow = dice.choice((0.3, 0.45, 0.6, 0.9))
-        for there, back in (*self.ways, *self.message_ways):
-            there.extra = back.extra = dice.choice((0.0, 1.0, 1.0)) * slow * self.timeout / 2
-
     def thread(self) -> Thread:
         self._threads += 1
         return Thread(self, f"{self.label}/t{self._threads - 1}")
+
+    def begin(self, program: Program) -> None:
+        """A thread of its own runs this, as soon as the process runs."""
+        thread = self.thread()
+        self.do(lambda: thread.start(program))
 
     def kill(self) -> None:
         """Its kernel closes the connections, before anything in it could be undone."""
         super().kill()
         self.holds.closed = True
         self.died_at = self.events.now
-        for connections in (self.calls.connections, self.subscriptions.connections):
-            connections.close()
+        self.commands.close()
+        self.messages.close()
         for thread in list(self.running):
             thread.end()
 
@@ -201,54 +301,26 @@ class Client(Process, Engine):
         """Close, as a process that ends in good order: its other threads go on for a moment."""
         yield from self._close_gen()
         self.world.happens("closed", self, None, "")
-        self.events.at(self.events.now + self.random.choice((0.0, 0.1)), self.kill)
+        self.events.after(self.random.choice((0.0, 0.1)), self.kill)
 
-    def trying_once(self, options: LockOptions, waits_s: float) -> Program:
+    def trying_once(self, name: str, waits_s: float = 0.0) -> Program:
         """Acquire, and give it back at once."""
-        try:
+        options = LockOptions(name, self.options.lease(None))
+        with suppress(QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
             until = self.clock() + waits_s if waits_s else AT_ONCE
             hold = yield from self.locking(self.current, options, until)
             if hold is not None:
                 yield from self.unlocking(hold)
-        except (QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
-            pass
-
-    def looking(self, name: str) -> WaitGenerator[bool]:
-        """Whether somebody may hold a lock; the referee checks that "no" is true."""
-        held, began = self.world.referee.held(name), self.events.now
-        answer = yield from locked(self.masters, name, self.timeout)
-        if not answer:
-            self.world.referee.free(name, held, self.events.now - began)
-        return answer
 
     def curious(self, name: str) -> Program:
-        """Look a few times."""
+        """Ask a few times whether somebody may hold a lock; the referee checks that "no" is true."""
         for _ in range(3):
-            try:
-                yield from self.looking(name)
+            with suppress(QuorumUnreachableError, KeyboardInterrupt):
+                held, began = self.world.referee.held(name), self.events.now
+                if not (yield from locked(self.masters, name, self.timeout)):
+                    self.world.referee.free(name, held, self.events.now - began)
                 yield from sleep(self.random.uniform(0.0, 0.5))
-            except (QuorumUnreachableError, KeyboardInterrupt):
-                pass
 
     def evict(self, name: str) -> Program:
-        try:
+        with suppress(RLockError, KeyboardInterrupt):  # the operator has to come again
             yield from evict(self.masters, name, self.timeout)
-        except (RLockError, KeyboardInterrupt):
-            pass  # the operator has to come again
-
-
-def cycle(
-    client: Client,
-    thread: Thread,
-    options: LockOptions,
-    *,
-    hold_s: float,
-    pause_s: float = 0.0,
-    times: int = 1,
-) -> Program:
-    """A program: so many times acquire, hold and release."""
-    for _ in range(times):
-        hold: Any = yield from client.locking(thread, options)
-        yield from sleep(hold_s)
-        yield from client.unlocking(hold)
-        yield from sleep(pause_s)

@@ -17,22 +17,19 @@ from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator
 
 from .driver import Bench, Parker
-from .events import Latency, Way, Wire
+from .events import Latency, Wire
 from .hosts import Host, Session
 
 if TYPE_CHECKING:
     from .client import Client
 
 
-class _Inbox:
-    """In the place of the parser: the replies that have arrived."""
-
-    def __init__(self, inbox: deque[Any]) -> None:
-        self._inbox = inbox
+class _Inbox(deque[Any]):
+    """The replies that have arrived, in the place of a parser."""
 
     def gets(self) -> Any:
         """The next reply; False: none has arrived."""
-        return self._inbox.popleft() if self._inbox else False
+        return self.popleft() if self else False
 
 
 NOSCRIPT = RuntimeError("NOSCRIPT No matching script.")
@@ -53,23 +50,23 @@ class Connection(connection.Connection):
         self.there = Wire(client.events, client.random, latency, there)
         self.back = Wire(client.events, client.random, latency, back)
         self.session: Session
-        self.inbox: deque[Any] = deque()
-        self.reader = _Inbox(self.inbox)  # type: ignore[assignment]
+        self.inbox = self.reader = _Inbox()  # type: ignore[assignment]
         self.closed = False
         #: Where the commands of the next write begin in `pending`.
         self.unwritten = 0
         #: The connection ends before the answer when this script ("any": any of them) has done something.
         self.fuse = ""
         self._reset = False
-        #: Called when something has arrived that the process could read.
+        #: Called when something has arrived that the process could read, and when the peer has closed.
         self.serve: Callable[[], object] = lambda: None
-        #: The same when the peer has closed.
-        self.disconnect: Callable[[], object] = lambda: None
 
-    def shake_hands(self, options: ConnectOptions) -> None:
-        """What a handshake finds. Raises `ConnectError`."""
+    def shake_hands(self, options: ConnectOptions) -> Connection | ConnectError:
         self.connection_id = self.session.number
-        self.memory_report = self.host.shake_hands(options)
+        try:
+            self.memory_report = self.host.shake_hands(options)
+        except ConnectError as error:
+            return error
+        return self
 
     def write(self, packed: Any) -> int:
         session = self.session
@@ -87,19 +84,18 @@ class Connection(connection.Connection):
         for call, command, _, _ in written:
             sha = command.script.sha
             if loads:
-                host.receive(session, partial(host.load, session, sha))
+                session.receive(partial(host.load, session, sha))
             elif whole or sha not in host.flushed_scripts:
-                host.receive(session, partial(host.execute, session, command, call))
+                session.receive(partial(host.execute, session, command, call))
             else:
-                host.receive(session, partial(session.connection.answer, NOSCRIPT))
+                session.receive(partial(session.connection.answer, NOSCRIPT))
 
     def put(self, action: Callable[[], object]) -> None:
         """Something for the server. Raises OSError, as the second send to a closed peer does."""
         if self._reset:
             raise BrokenPipeError("Broken pipe")
         self._reset = self.ended
-        session = self.session
-        self.there.send(lambda: session.host.receive(session, action))
+        self.there.send(partial(self.session.receive, action))
 
     def close(self) -> None:
         """What is on its way still arrives, and is executed; the server learns of the end behind it."""
@@ -107,8 +103,7 @@ class Connection(connection.Connection):
             self.closed = True
             self.inbox.clear()
             if hasattr(self, "session"):
-                session = self.session
-                self.there.send(lambda: session.host.receive(session, session.close))
+                self.there.send(partial(self.session.receive, self.session.close))
 
     def answer(self, reply: Any) -> None:
         self.back.send(partial(self._arrive, reply))
@@ -126,37 +121,26 @@ class Connection(connection.Connection):
     def _end(self) -> None:
         if not self.closed and not self.ended:
             self.ended = True
-            self.client.do(self.disconnect)
+            self.client.do(self.serve)
 
     def cut(self) -> None:
         """A machine in between forgets the connection: what is on its way is lost, and both ends are told."""
-        self.there.cut()
-        self.back.cut()
+        self.there.is_cut = self.back.is_cut = True
         client, session = self.client, getattr(self, "session", None)
-        client.events.at(client.events.now + 0.001, self._end)
+        client.events.after(0.001, self._end)
         if session is not None:
             # Behind what a server that stands still has in its buffer: that is still executed.
-            behind = partial(session.host.receive, session, session.close)
-            client.events.at(client.events.now + 0.001, behind)
+            client.events.after(0.001, partial(session.receive, session.close))
 
     def mute(self, *wires: Wire) -> None:
         """What is sent on one direction, or on both, is lost from now on."""
         for wire in wires:
-            wire.mute()
+            wire.is_mute = True
         self.fall_silent()
 
     def fall_silent(self) -> None:
         """Nobody says that it has ended; in the end TCP's own probes find out."""
-        self.client.events.at(self.client.events.now + KEEPALIVE_S, self._end)
-
-
-@dataclass
-class Endpoint:
-    """The name of a master, and the number of replicas of a group."""
-
-    label: str
-    replicas: int | None
-    tls = False
+        self.client.events.after(KEEPALIVE_S, self._end)
 
 
 class Connections(connections.Connections[Connection]):
@@ -168,6 +152,10 @@ class Connections(connections.Connections[Connection]):
         self.bench = Bench(self.read)
         network = client.world.network
         self._latency = network.messages if self._options.subscriber else network.commands
+
+    @property
+    def links(self) -> list[Connection]:
+        return [server.connection for server in self.servers if server.connection is not None]
 
     def parker(self) -> Parker:
         return Parker(self.bench)
@@ -202,7 +190,7 @@ class Connections(connections.Connections[Connection]):
         self.read()
 
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None:
-        connection.serve = connection.disconnect = self.bench.arrived
+        connection.serve = self.bench.arrived
 
     def _unregister(self, connection: Connection) -> None: ...
 
@@ -210,13 +198,8 @@ class Connections(connections.Connections[Connection]):
         """Have a connection to every master at once, as after an earlier use."""
         for server in self.servers:
             connection, options = self.connection(server), self._connect_options(server)
-            outcome: Connection | ConnectError = connection
             connection.session = connection.host.open(connection)
-            try:
-                connection.shake_hands(options)
-            except ConnectError as error:
-                outcome = error
-            self._connected(server, options, outcome)
+            self._connected(server, options, connection.shake_hands(options))
         self.is_new = False
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:
@@ -224,19 +207,14 @@ class Connections(connections.Connections[Connection]):
         return Connection(self.client, host, self._latency, subscriber=self._options.subscriber)
 
     def _start(self, server: MasterConnection[Connection]) -> None:
-        _Attempt(self, server, self._connect_options(server)).connect()
+        _Attempt(self, server, self._connect_options(server))
 
-    def ended(
-        self,
-        server: MasterConnection[Connection],
-        options: ConnectOptions,
-        outcome: Connection | ConnectError,
-    ) -> None:
+    def ended(self, attempt: _Attempt, outcome: Connection | ConnectError) -> None:
         """An attempt is over; the next one is as `connections.Connections._connect_gen` has it."""
         with self._mutex:
-            pause = self._connected(server, options, outcome)
+            pause = self._connected(attempt.server, attempt.options, outcome)
         if pause is not None:
-            self.client.after(self.client.lasts(pause), lambda: self._again(server))
+            self.client.after(self.client.lasts(pause), lambda: self._again(attempt.server))
 
     def _again(self, server: MasterConnection[Connection]) -> None:
         with self._mutex:
@@ -244,71 +222,60 @@ class Connections(connections.Connections[Connection]):
                 self._start(server)
 
 
+@dataclass
 class _Attempt:
     """One attempt: connect, then the handshake, a round trip each."""
 
-    def __init__(
-        self, connections: Connections, server: MasterConnection[Connection], options: ConnectOptions
-    ) -> None:
-        self._connections = connections
-        self._client = connections.client
-        self._server = server
-        self._options = options
-        self._connection = connections.connection(server)
-        self._steps = 0
-        self._over = False
-        self._connection.disconnect = lambda: self._fail("Connection closed by server")
+    connections: Connections
+    server: MasterConnection[Connection]
+    options: ConnectOptions
+    steps: int = 0
+    over: bool = False
 
-    def connect(self) -> None:
-        self._within(self._options.connect_timeout)
-        self._connection.there.send(self._accept)
+    def __post_init__(self) -> None:
+        self.client, self.connection = self.connections.client, self.connections.connection(self.server)
+        self.connection.serve = lambda: self.fail("Connection closed by server")
+        self.within(self.options.connect_timeout)
+        self.connection.there.send(self.accept)
 
-    def _within(self, seconds: float) -> None:
+    def within(self, seconds: float) -> None:
         """The next step has begun by then, or the attempt has failed."""
-        self._steps += 1
-        step = self._steps
+        self.steps += 1
+        step = self.steps
 
         def look() -> None:
-            if step == self._steps:
-                self._fail("Timeout")
+            if step == self.steps:
+                self.fail("Timeout")
 
-        self._client.after(self._client.lasts(seconds), look)
+        self.client.after(self.client.lasts(seconds), look)
 
-    def _accept(self) -> None:
-        connection, client = self._connection, self._client
+    def accept(self) -> None:
+        connection, client = self.connection, self.client
         if connection.host.up:
             connection.session = connection.host.open(connection)
-            connection.back.send(lambda: client.do(self._opened))
+            connection.back.send(lambda: client.do(self.opened))
         else:
-            connection.back.send(lambda: client.do(lambda: self._fail("connection refused")))
+            connection.back.send(lambda: client.do(lambda: self.fail("connection refused")))
 
-    def _opened(self) -> None:
-        if self._over:
-            self._connection.close()  # given up before
+    def opened(self) -> None:
+        if self.over:
+            self.connection.close()  # given up before
         else:
-            self._within(self._options.timeout)
-            self._connection.put(self._shake_hands)
+            self.within(self.options.timeout)
+            self.connection.put(self.shake_hands)
 
-    def _shake_hands(self) -> None:
+    def shake_hands(self) -> None:
         # Whether or not the client still waits for it.
-        outcome: Connection | ConnectError = self._connection
-        try:
-            self._connection.shake_hands(self._options)
-        except ConnectError as error:
-            outcome = error
-        self._connection.back.send(lambda: self._client.do(lambda: self._end(outcome)))
+        outcome = self.connection.shake_hands(self.options)
+        self.connection.back.send(lambda: self.client.do(lambda: self.end(outcome)))
 
-    def _fail(self, why: str) -> None:
-        if not self._over:
-            self._end(ConnectError(Fault(FaultKind.DOWN, why)))
+    def fail(self, why: str) -> None:
+        self.end(ConnectError(Fault(FaultKind.DOWN, why)))
 
-    def _end(self, outcome: Connection | ConnectError) -> None:
-        if not self._over:
-            self._over = True
-            self._steps += 1
-            if outcome is not self._connection:
-                self._connection.close()
-            self._connections.ended(self._server, self._options, outcome)
-
-
-__all__ = ["Connection", "Connections", "Way"]
+    def end(self, outcome: Connection | ConnectError) -> None:
+        if not self.over:
+            self.over = True
+            self.steps += 1
+            if outcome is not self.connection:
+                self.connection.close()
+            self.connections.ended(self, outcome)

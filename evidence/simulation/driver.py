@@ -10,7 +10,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlock._client import runtime
 from rlock.procedures.port import WaitGenerator
@@ -31,9 +31,6 @@ class Bench:
     def __init__(self, read: Callable[[], object] | None = None) -> None:
         self._waiting: list[tuple[Thread, Wait]] = []
         self._read = read
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
 
     def sit(self, thread: Thread, wait: Wait) -> None:
         self._waiting.append((thread, wait))
@@ -56,17 +53,12 @@ class Bench:
             self._read()
 
 
-class Wait:
+class Wait(NamedTuple):
     """Until ``done``, looked at when ``bench`` is poked; at most so many seconds of the client's clock."""
 
-    __slots__ = ("bench", "done", "timeout")
-
-    def __init__(
-        self, timeout: float, bench: Bench | None = None, done: Callable[[], bool] = lambda: False
-    ) -> None:
-        self.timeout = timeout
-        self.bench = bench
-        self.done = done
+    timeout: float
+    bench: Bench | None = None
+    done: Callable[[], bool] = lambda: False
 
 
 def sleep(seconds: float) -> WaitGenerator[None]:
@@ -108,7 +100,6 @@ class Thread:
             self._go_on(error)
 
     def end(self) -> None:
-        """Its process has gone."""
         self.over = True
         self._serial += 1
         self._program.close()
@@ -141,8 +132,6 @@ class Thread:
 
 class Parker(runtime.Parker):
     """Where one thread sleeps; ``bench``: one that it shares with others."""
-
-    __slots__ = ("_bench", "_woken")
 
     def __init__(self, bench: Bench | None = None) -> None:
         self._bench = Bench() if bench is None else bench

@@ -25,6 +25,9 @@ class Events:
         """Of two actions for one instant the first that was asked for comes first."""
         heapq.heappush(self._heap, (max(when, self.now), next(self._serials), action))
 
+    def after(self, delay: float, action: Action) -> None:
+        self.at(self.now + delay, action)
+
     def run(self, until: float = math.inf, done: Callable[[], bool] = lambda: False) -> bool:
         """Let things happen until ``done``, or until that instant; whether it was done."""
         heap, pop = self._heap, heapq.heappop
@@ -48,7 +51,6 @@ class Process:
         self._backlog: deque[Action] = deque()
 
     def do(self, action: Action) -> None:
-        """Something reaches the process now."""
         if self.dead:
             return
         if self.stopped:
@@ -58,7 +60,7 @@ class Process:
 
     def after(self, delay: float, action: Action) -> None:
         if delay < math.inf:
-            self.events.at(self.events.now + delay, lambda: self.do(action))
+            self.events.after(delay, lambda: self.do(action))
 
     def stop(self) -> None:
         self.stopped = True
@@ -77,7 +79,6 @@ class Process:
             self._backlog.popleft()()
 
     def kill(self) -> None:
-        """As by SIGKILL."""
         self.dead = True
         self._backlog.clear()
 
@@ -107,19 +108,10 @@ class Way:
     TCP sends again: what is sent while the way is shut arrives in order when it is open again.
     """
 
-    __slots__ = ("_kept", "_shut", "extra", "held_until")
-
     def __init__(self) -> None:
-        self.held_until = 0.0
-        self.extra = 0.0
+        self.held_until = self.extra = 0.0
         self._shut = 0
-        self._kept: list[tuple[Wire, Action]] = []
-
-    def keeps(self, wire: Wire, action: Action) -> bool:
-        """Whether it is shut, and keeps this until it is open."""
-        if self._shut:
-            self._kept.append((wire, action))
-        return self._shut > 0
+        self.kept: list[tuple[Wire, Action]] = []
 
     @property
     def is_shut(self) -> bool:
@@ -132,41 +124,32 @@ class Way:
         """As often as it was shut; ``wide``: however often that was."""
         self._shut = 0 if wide else max(0, self._shut - 1)
         if not self._shut:
-            kept, self._kept = self._kept, []
+            kept, self.kept = self.kept, []
             for wire, action in kept:
                 wire.send(action)
 
 
+@dataclass(eq=False)
 class Wire:
     """One direction of a connection: whatever is sent arrives in order, or not at all once it is cut."""
 
-    __slots__ = ("_cut", "_events", "_last", "_latency", "_mute", "_random", "_way")
-
-    def __init__(self, events: Events, random: Random, latency: Latency, way: Way) -> None:
-        self._events = events
-        self._random = random
-        self._latency = latency
-        self._way = way
-        self._last = 0.0
-        self._cut = False
-        self._mute = False
+    events: Events
+    random: Random
+    latency: Latency
+    way: Way
+    #: What is sent from now on is lost: the connection is half open, and nobody knows.
+    is_mute: bool = False
+    #: What is still on its way is lost as well.
+    is_cut: bool = False
+    last: float = 0.0
 
     def send(self, action: Action) -> None:
-        way = self._way
-        if self._mute or self._cut or way.keeps(self, action):
+        way = self.way
+        if self.is_mute or self.is_cut:
             return
-        took = self._latency.draw(self._random)
-        self._last = max(self._last, self._events.now + took + way.extra, way.held_until + took)
-        self._events.at(self._last, lambda: self._cut or action())
-
-    def cut(self) -> None:
-        """What is still on its way is lost, and what is sent from now on."""
-        self._cut = True
-
-    @property
-    def is_mute(self) -> bool:
-        return self._mute
-
-    def mute(self) -> None:
-        """What is sent from now on is lost: the connection is half open, and nobody knows."""
-        self._mute = True
+        if way.is_shut:
+            way.kept.append((self, action))
+            return
+        took = self.latency.draw(self.random)
+        self.last = max(self.last, self.events.now + took + way.extra, way.held_until + took)
+        self.events.at(self.last, lambda: self.is_cut or action())

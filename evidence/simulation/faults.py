@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from rlock.rules.timing import longest_acquisition
 
 from .connections import Connection
 from .driver import Thread
-from .events import Way
+from .events import Action, Way
 from .failovers import FAILOVERS
 from .hosts import Host
 from .referee import valid_for
@@ -27,22 +28,21 @@ if TYPE_CHECKING:
 REBIRTH_S = 0.5
 
 
+@dataclass
 class Nemesis:
     """One step: its random numbers, and what it may touch.
 
     ``actor``: the client of the event before it; ``there``: the master of that event.
     """
 
-    def __init__(
-        self, play: Play, dice: Random, actor: Client | None = None, there: Host | None = None
-    ) -> None:
-        self.play = play
-        self.world = play.world
-        self.dice = dice
-        self.actor = actor
-        self.there = there
-        self.lock = play.locks[0]
-        self.busy = play.setup.mode in BUSY
+    play: Play
+    dice: Random
+    actor: Client | None = None
+    there: Host | None = None
+
+    def __post_init__(self) -> None:
+        self.world, self.mode, self.lock = self.play.world, self.play.setup.mode, self.play.locks[0]
+        self.busy, self.options = self.mode in BUSY, self.play.fleet[0]
 
     def duration(self) -> float:
         spans = ((0.01, 0.2), (0.1, 0.6), (0.5, 1.5), (1.0, HELD_UP_S))
@@ -53,7 +53,7 @@ class Nemesis:
     def client(self) -> Client | None:
         """One that lives: any, the one of the event, one that holds a lock, or one that waits."""
         alive = [client for client in self.world.clients if not client.dead]
-        if self.actor in alive and self.play.setup.mode == "leases" and self.dice.random() < 0.6:
+        if self.actor in alive and self.mode == "leases" and self.dice.random() < 0.6:
             return self.actor
         role = self.dice.choice(("any", "actor", "actor", "holder", "waiter", *["waiter"] * self.busy))
         if role == "actor" and self.actor in alive:
@@ -66,7 +66,7 @@ class Nemesis:
 
     def host(self) -> Host:
         """A master: any, or one that has a lock, or has not."""
-        if self.there is not None and self.play.setup.mode == "leases" and self.dice.random() < 0.7:
+        if self.there is not None and self.mode == "leases" and self.dice.random() < 0.7:
             return self.there
         hosts, role = self.world.hosts, self.dice.choice(("any", "any", "taken", "free"))
         if role != "any":
@@ -78,10 +78,9 @@ class Nemesis:
         client, host = self.client(), self.host()
         if client is None:
             return []
-        rosters = [client.calls.connections, client.subscriptions.connections]
+        rosters = [client.commands, client.messages]
         chosen = self.dice.choice((rosters, rosters[:1], rosters[:1], rosters[1:]))
-        links = [connections.servers[host.index].connection for connections in chosen]
-        return [connection for connection in links if connection is not None]
+        return [link for each in chosen for link in each.links if link.host.index == host.index]
 
     def ways(self) -> list[Way]:
         """Between some clients and some masters: commands, messages or both, one way or both."""
@@ -103,7 +102,7 @@ class Nemesis:
         return there + ([back for _, back in pairs] if chosen != "there" else [])
 
     def later(self, delay: float, action: Callable[[], object]) -> None:
-        self.world.events.at(self.world.events.now + delay, lambda: self.play.over or action())
+        self.world.events.after(delay, lambda: self.play.over or action())
 
     def lease_rest(self) -> float:
         """How long it is until the first master gives somebody else the lock."""
@@ -119,26 +118,22 @@ class Nemesis:
         ends = left_s <= max(0.0, 0.001 - delay)
         self.later(max(left_s + delay, 0.0), action if ends else again)
 
-    def until(
-        self,
-        action: Callable[[], object],
-        longest: float = HELD_UP_S,
-        host: Host | None = None,
-        client: Client | None = None,
-    ) -> None:
+    def until(self, action: Action, host: Host | None = None, client: Client | None = None) -> None:
         """Do it after a while, or a moment after an event that comes before that.
 
         ``host`` and ``client``: in some modes that may be the end of a lease there, or a loss of memory.
         """
         done: list[bool] = []
-        behind = events(self.play.setup.mode) if self.busy else EVENTS
-        if host is not None and self.play.setup.mode in ("guard", "leases"):
+        # So that a lease of 3 s which is renewed each second survives it.
+        longest = 1.8 if client is not None and self.mode == "stops" else HELD_UP_S
+        behind = events(self.mode) if self.busy else EVENTS
+        if host is not None and self.mode in ("guard", "leases"):
             chance = 0.7 if self.busy else 0.4
             if host.left(self.lock) and self.dice.random() < chance:
                 self.behind_lease(host, self.dice.choice((0.001, 0.005, 0.02, 0.1)), action)
                 return
             behind += MORE_EVENTS["guard"] * 2
-        if client is not None and self.play.setup.mode == "leases":
+        if client is not None and self.mode == "leases":
             ends_in = max([valid_for(client, hold) for hold in client.holds], default=0.0)
             if ends_in > 0 and self.dice.random() < 0.6:
                 self.later(ends_in + self.dice.choice((0.001, 0.01, 0.05, 0.2)), action)
@@ -169,13 +164,12 @@ def cut(nemesis: Nemesis) -> None:
 
 def lose_answers(nemesis: Nemesis) -> None:
     """What was asked for is done, and nobody is told: to ask again is a second delivery."""
-    client = nemesis.client()
-    if client is not None:
-        scripts: tuple[str, ...] = ("acquire", "acquire", "release", "renew", "any")
-        if nemesis.busy:
-            scripts = ("acquire", "release", "confirm", "queued", "queued", "wait")
-        script = nemesis.dice.choice(scripts)
-        servers = client.calls.connections.servers
+    if client := nemesis.client():
+        hand_offs = ("acquire", "release", "confirm", "queued", "queued", "wait")
+        script = nemesis.dice.choice(
+            hand_offs if nemesis.busy else ("acquire", "acquire", "release", "renew", "any")
+        )
+        servers = client.commands.servers
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
                 server.connection.fuse = script
@@ -191,18 +185,17 @@ def lose_commands(nemesis: Nemesis) -> None:
 def silence(nemesis: Nemesis) -> None:
     """A firewall forgets idle connections: their client hears no message any more, and commands work."""
     client = nemesis.client()
-    for server in client.subscriptions.connections.servers if client else ():
-        if server.connection is not None:
-            server.connection.mute(server.connection.back)
+    for connection in client.messages.links if client else ():
+        connection.mute(connection.back)
 
 
 def cut_messages(nemesis: Nemesis) -> None:
     """Connections for messages end, of one client or of all: idle ones, or with a message on its way."""
     client, share = nemesis.client(), nemesis.dice.choice((0.4, 1.0))
     for each in nemesis.world.clients if nemesis.dice.random() < 0.3 else [client] if client else []:
-        for server in each.subscriptions.connections.servers:
-            if server.connection is not None and nemesis.dice.random() < share:
-                server.connection.cut()
+        for connection in each.messages.links:
+            if nemesis.dice.random() < share:
+                connection.cut()
 
 
 def half_open(nemesis: Nemesis) -> None:
@@ -260,7 +253,7 @@ def stop_master(nemesis: Nemesis) -> None:
 
 def restart(nemesis: Nemesis) -> None:
     dice, hosts = nemesis.dice, [nemesis.host()]
-    longest = {"races": 2.8, "leases": 1.8}.get(nemesis.play.setup.mode, 0.4)
+    longest = {"races": 2.8, "leases": 1.8}.get(nemesis.mode, 0.4)
     down_s = dice.choice((0.0, dice.uniform(0.0, longest)))
     if nemesis.busy and dice.random() < 0.4:
         hosts = dice.sample(nemesis.world.hosts, len(nemesis.world.hosts) // 2 + 1)
@@ -270,13 +263,13 @@ def restart(nemesis: Nemesis) -> None:
 
 def restart_after_a_grant(nemesis: Nemesis) -> None:
     """The vote is on its way, and forgotten."""
-    if nemesis.play.setup.mode == "leases":
+    if nemesis.mode == "leases":
         what, chance = nemesis.dice.choice(("rival", "threat")), nemesis.dice.choice((0.3, 0.6, 1.0))
         apart = nemesis.play.setup.habit == "apart"
 
         def die(_: Client | None, there: Host | None) -> None:
             # Before that no vote of this round can become a quorum.
-            early = apart and nemesis.lease_rest() > 2 * longest_acquisition(nemesis.play.fleet[0].max_ttl)
+            early = apart and nemesis.lease_rest() > 2 * longest_acquisition(nemesis.options.max_ttl)
             if there is not None and not early and nemesis.dice.random() < chance:
                 nemesis.later(0.0, there.restart)  # behind its reply
             if apart or nemesis.dice.random() < 0.7:
@@ -324,19 +317,15 @@ def lose_the_disk(nemesis: Nemesis) -> None:
 
 def stop_client(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if client is None or (nemesis.play.setup.mode == "stops" and client.was_stopped):
+    if client is None or (nemesis.mode == "stops" and client.was_stopped):
         return
     client.was_stopped = True
     client.stop()
-    # So that a lease of 3 s which is renewed each second survives it.
-    longest = 1.8 if nemesis.play.setup.mode == "stops" else HELD_UP_S
-
-    nemesis.until(client.go_on, longest, client=client)
+    nemesis.until(client.go_on, client=client)
 
 
 def kill_client(nemesis: Nemesis) -> None:
-    client = nemesis.client()
-    if client is not None and not client.dead:
+    if client := nemesis.client():
         client.kill()
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
@@ -353,29 +342,22 @@ def close_client(nemesis: Nemesis) -> None:
 
 
 def keep_from_running(nemesis: Nemesis) -> None:
-    client, mode = nemesis.client(), nemesis.play.setup.mode
+    client, leases = nemesis.client(), nemesis.mode == "leases"
     if client is not None:
-        client.kept = (nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4)))
-        if mode == "leases":
-            client.kept = (0.8, client.kept[1])
-
-        def mend() -> None:
-            client.kept = (0.0, 0.0)
-
-        nemesis.later(nemesis.duration(), mend)
-        client.kept_only = nemesis.dice.choice(("", "watchdog", "/t")) if mode == "leases" else ""
+        often, mean = nemesis.dice.uniform(0.05, 0.5), nemesis.dice.choice((0.01, 0.1, 0.4))
+        client.kept = (0.8 if leases else often, mean)
+        nemesis.later(nemesis.duration(), lambda: vars(client).update(kept=(0.0, 0.0)))
+        client.kept_only = nemesis.dice.choice(("", "watchdog", "/t")) if leases else ""
 
 
 def interrupt(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if client is not None and not client.stopped:
-        threads = [thread for thread in client.running if "/t" in thread.label]
-        if threads:
-            nemesis.dice.choice(threads).interrupt(KeyboardInterrupt())
+    threads = [thread for thread in client.running if "/t" in thread.label] if client else []
+    if client and threads and not client.stopped:
+        nemesis.dice.choice(threads).interrupt(KeyboardInterrupt())
 
 
 def let_go(nemesis: Nemesis) -> None:
-    """One that holds a lock gives it back now."""
     nemesis.play.tell_to_let_go()
 
 

@@ -35,15 +35,9 @@ class Link:
 
     def __init__(self, primary: Server, replica: Server) -> None:
         self.primary, self.replica = primary, replica
-        world = primary.world
-        wire = partial(
-            Wire,
-            world.events,
-            world.dice(replica.name, primary.written),
-            world.network.replication,
-            replica.stream,
-        )
-        self._there, self._back = wire(), wire()
+        world, dice = primary.world, primary.world.dice(replica.name, primary.written)
+        latency = world.network.replication
+        self._there, self._back = (Wire(world.events, dice, latency, replica.stream) for _ in range(2))
         #: The last write that the primary knows to be there; -1: the first copy is on its way.
         self.acknowledged = -1
         primary.links.append(self)
@@ -65,14 +59,14 @@ class Link:
 
     def close(self, *, silent: bool) -> None:
         """The replica has gone. ``silent``: the primary does not hear of it, and goes on counting it."""
-        self._there.cut()
+        self._there.is_cut = True
         if not silent:
             self._back.send(lambda: self.primary.do(lambda: self.primary.forget(self)))
 
     def cut(self) -> None:
         """The primary has ended."""
         for wire in (self._there, self._back):
-            wire.cut()
+            wire.is_cut = True
         if self.replica.link is self:
             self.replica.link = None
             self.replica.after(REDIAL_S, self.replica.dial)
@@ -117,7 +111,6 @@ class Server(Host):
         self.dial()
 
     def ship(self) -> None:
-        """Send what was written to those that follow."""
         self.written += 1
         for link in self.links:
             link.send()
@@ -253,17 +246,12 @@ class Group:
     one more than the clients were told of. Nothing is promised if it then follows an old primary alone.
     """
 
-    def __init__(
-        self, world: World, index: int, replicas: int, skew: float, drift: float, *, spare: bool = False
-    ) -> None:
+    def __init__(self, world: World, index: int, replicas: int, *, spare: bool = False) -> None:
         self.world = world
         self.index = index
         self.configured = replicas
-        uniform = world.random.uniform
-        self.servers = [
-            Server(world, index, letter, uniform(-skew, skew), 1 + uniform(-drift, drift))
-            for letter in "abcde"[: replicas + 1 + spare]
-        ]
+        letters = "abcde"[: replicas + 1 + spare]
+        self.servers = [Server(world, index, letter, *world.clock()) for letter in letters]
         self.primary = self.servers[0]
         self._old, self._old_until = self.primary, 0.0
         self._follow()
@@ -299,7 +287,6 @@ class Group:
             self.world.happens("promote", None, server, "")
 
     def rejoin(self, server: Server, *, kill: bool = True) -> None:
-        """Tell a server whom to follow."""
         if server is not self.primary and server.follows is not self.primary:
             self.world.tell(f"{server.name} follows {self.primary.name}")
             server.follow(self.primary, kill=kill)

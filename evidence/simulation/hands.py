@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -65,11 +66,9 @@ def adopt(play: Play, handle: str, dice: Random, client: Client, thread: Thread)
         return
     referee = play.world.referee
     referee.enter(client, hold, handle)
-    try:
+    with suppress(KeyboardInterrupt):
         yield from sleep(dice.uniform(0.0, 0.6))
         referee.believes(client, hold)
-    except KeyboardInterrupt:
-        pass
     yield from play.let_go(client, hold)
 
 
@@ -93,10 +92,8 @@ def change_kind(play: Play, client: Client, thread: Thread, hold: Hold, dice: Ra
         return hold
     ends, stays = (hold, other) if shared else (other, hold)
     yield from play.let_go(client, ends)
-    try:
+    with suppress(KeyboardInterrupt):
         for _ in range(3):
             yield from sleep(dice.choice((0.0, dice.uniform(0.0, 0.4))))
             play.world.referee.believes(client, stays)
-    except KeyboardInterrupt:
-        pass
     return stays

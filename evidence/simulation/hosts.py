@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
 
 from .events import Action, Process
-from .traces import leases
+from .traces import leases, taken_apart
 
 if TYPE_CHECKING:
     from .client import Client
@@ -31,17 +33,18 @@ EPOCH_US = 1_790_000_000_000_000
 AGE_US = 86_400_000_000
 
 
+@dataclass(eq=False)
 class Session:
     """The server's end of one connection, in one life of the server."""
 
-    __slots__ = ("connection", "host", "life", "number", "open")
+    host: Host
+    connection: Connection
+    number: int
+    life: str
+    open: bool = True
 
-    def __init__(self, host: Host, connection: Connection, number: int) -> None:
-        self.host = host
-        self.connection = connection
-        self.life = host.life
-        self.number = number
-        self.open = True
+    def receive(self, action: Action) -> None:
+        self.host.receive(self, action)
 
     def hear(self, channel: str, payload: str) -> None:
         """What was published goes out to one who has subscribed."""
@@ -69,7 +72,7 @@ class Host(Process):
         self.world = world
         self.index = index
         self.name = f"m{index}{letter}"
-        self._skew, self._rate = skew, rate
+        self.skew, self.rate = skew, rate
         self.up = True
         #: It restarts when it has granted a lock the next time.
         self.tripwire = False
@@ -91,6 +94,10 @@ class Host(Process):
         self.clock_was_set = False
         #: The last hand-off to a waiter: when, the fencing token, and to whom.
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
+        #: Places of readers that it invited, and locks for which one of them still counts as invited, because
+        #: its join was delivered a second time: acquire.lua.
+        self._invited: set[str] = set()
+        self._counted_on: set[str] = set()
         #: When it lost something of its memory the last time.
         self.lost_at = self.restarted_at = -9.0
         self.sessions: dict[int, Session] = {}
@@ -101,25 +108,15 @@ class Host(Process):
         self.master = Master(self.time_us)
         self._begin()
         self.master.started_us -= AGE_US
-        #: An operator's `rlock init`, long ago.
-        self.vouch()
+        # An operator's `rlock init`, long ago.
+        self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
 
     def time_us(self) -> int:
-        return EPOCH_US + round((self.events.now * self._rate + self._skew) * 1e6)
-
-    def step(self, seconds: float) -> None:
-        """Somebody sets its clock."""
-        self._skew += seconds
-        self.world.skew += abs(seconds)
-        self.clock_was_set = True
-
-    def set_the_clock_right(self) -> None:
-        """As in Lock.tla: its rate is right, and the milliseconds of all masters begin together."""
-        self._skew, self._rate = round(self._skew, 3), 1.0
+        return EPOCH_US + round((self.events.now * self.rate + self.skew) * 1e6)
 
     def ticks(self) -> int:
         """The time of the world in whole milliseconds of this machine's clock."""
-        return (self.time_us() - EPOCH_US - round(self._skew * 1e6)) // 1000
+        return (self.time_us() - EPOCH_US - round(self.skew * 1e6)) // 1000
 
     def had_tokens(self, names: Sequence[str], ahead: float, dice: Random, *, share: float) -> None:
         """Its last fencing tokens are ahead of the clocks; or no token that others agree on reaches it."""
@@ -134,11 +131,7 @@ class Host(Process):
         token = max(self.time_us() + round(ahead_s * 1e6), self.master._last(fence(name))[0] + 1)
         self.master.write(fence(name), f"{token} somebody:else", "3600000")
 
-    def vouch(self) -> None:
-        self.master.write(NOTE, f"{self.term} 0 {self.world.max_ttl_ms}")
-
     def init(self) -> None:
-        """`rlock init`."""
         (_, note, *_), _ = self.master.run(commands.handshake(self.term, "vouched"))
         self.has_noted(note.decode())
 
@@ -196,7 +189,7 @@ class Host(Process):
                 self._begin()
                 self.world.happens("loss", None, self, "")
 
-        self.events.at(self.events.now + down_s, begin)
+        self.events.after(down_s, begin)
 
     def snapshot(self) -> dict[str, Entry]:
         """What a restart may find on its disk later."""
@@ -210,15 +203,10 @@ class Host(Process):
         self.master.whole = False
         self.lost_at = self.events.now
         if self.world.recorder is not None:
-            self.world.recorder.flushed(self)
+            self.world.recorder.tell_all("flush", self)
         self.world.happens("loss", None, self, "")
 
-    def flush_scripts(self) -> None:
-        """SCRIPT FLUSH."""
-        self.flushed_scripts = {script.sha for script in scripts.ALL}
-
     def load(self, session: Session, sha: str) -> None:
-        """SCRIPT LOAD."""
         self.flushed_scripts.discard(sha)
         session.connection.answer(sha.encode())
 
@@ -235,7 +223,7 @@ class Host(Process):
     def open(self, connection: Connection) -> Session:
         """The kernel accepts, whether or not the server stands still."""
         self._serial += 1
-        session = self.sessions[self._serial] = Session(self, connection, self._serial)
+        session = self.sessions[self._serial] = Session(self, connection, self._serial, self.life)
         return session
 
     def receive(self, session: Session, action: Action) -> None:
@@ -248,7 +236,6 @@ class Host(Process):
             action()
 
     def kill_connection(self, number: int) -> None:
-        """CLIENT KILL."""
         old = self.sessions.get(number)
         if self.world.may_kill and old is not None:
             old.close()
@@ -282,21 +269,14 @@ class Host(Process):
         if command.script.name == self.drops and not rarely:
             session.connection.cut()
             return
-        recorder = world.recorder
-        run = None if recorder is None else recorder.runs(self, client, call, command)
-        reply, messages = self.master.run(command)
+        runs = self.master.run if world.recorder is None else partial(world.recorder.runs, self, client, call)
+        reply, messages = runs(command)
         self.flushed_scripts.discard(command.script.sha)
-        if recorder is not None and run is not None:
-            recorder.ran(run, reply)
-        words = command.by_sha()
+        keys, words = taken_apart(command)
         # With the key for a ban of this owner.
-        if (
-            command.script is scripts.RELEASE
-            and words[2] in "56"
-            and words[7] == evicted(words[3], words[-1])
-        ):
+        if command.script is scripts.RELEASE and keys[4:5] == [evicted(keys[0], words[-1])]:
             # The field of all readers: the client that evicts it may not have seen the last reader.
-            gone = self.master.line(readers(words[3])) if words[-1] == READERS else [(words[-1], 0.0)]
+            gone = self.master.line(readers(keys[0])) if words[-1] == READERS else [(words[-1], 0.0)]
             for owner, _ in gone:
                 world.referee.evict(owner)
             world.happens("evict", client, self, words[-1])
@@ -308,12 +288,11 @@ class Host(Process):
             for receiver in message.receivers:
                 receiver.hear(message.channel, payload)
         self._tell(client, command, reply, messages)
-        if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in words[6]:
+        if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in command.by_sha()[6]:
             world.happens("found", client, self, "")  # by a look: it was handed the lock
-        fuse, refused = session.connection.fuse, reply[0] in (0, -1, -3)
-        if (fuse in (command.script.name, "any") and not refused) or (
-            fuse == "queued" and _queued(command, reply)
-        ):
+        fuse = session.connection.fuse
+        done = fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3)
+        if done or (fuse == "queued" and _queued(command, reply)):
             # The client does not hear of a grant; of a refusal it does not hear its place in the queue.
             session.connection.cut()
         session.connection.answer(reply)
@@ -322,7 +301,6 @@ class Host(Process):
             self.restart()
 
     def has_noted(self, note: str) -> None:
-        """A handshake left this note."""
         if self.clock_was_set or note.split(" ")[:2] != self.noted[0].split(" ")[:2]:
             self.noted = note, self.events.now
         self.clock_was_set = False
@@ -334,6 +312,8 @@ class Host(Process):
             owner = reply[1].decode()
             if owner in self.told_to_release and world.may_kill:
                 world.referee.accuse(command.words[1], owner, self.name, "an acquire behind its release")
+            if words[0] == "last" and words[2].partition("|")[0] in self._invited:
+                self._counted_on.add(command.words[1])
             world.happens("grant", client, self, owner)
         elif _queued(command, reply):
             world.happens("queued", client, self, "")
@@ -341,10 +321,10 @@ class Host(Process):
             self.told_to_release.add(words[-1])
             if reply[0] >= 0 and reply[3] > 0:  # the lease of a thread of the same process
                 world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
-            if any("|" in message.channel and message.payload for message in messages):
-                waiters: list[Any] = [
-                    each for message in messages if "|" in message.channel for each in message.receivers
-                ]
+            handed = [message for message in messages if "|" in message.channel]
+            self._invited.update(message.payload for message in handed if "+shared:" in message.payload)
+            if any(message.payload for message in handed):
+                waiters: list[Any] = [each for message in handed for each in message.receivers]
                 to = waiters[0].connection.client if waiters else None
                 self.handed = (self.events.now, self.master._last(command.words[3])[0], to)
                 world.happens("hand-off", to, self, "")
@@ -360,12 +340,16 @@ class Host(Process):
             self.has_noted(reply[1].decode())
 
     def subscribe(self, session: Session, words: tuple[str, ...]) -> None:
-        """SUBSCRIBE or UNSUBSCRIBE, confirmed one by one."""
         verb, *names = words
         for name in names:
             change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
             change(name, session)
             session.connection.answer([verb.lower().encode(), name.encode(), 1])
+
+    def expects_nobody(self, name: str) -> bool:
+        """Whether it waits for a reader that came by a second delivery."""
+        entry = self.master.look(name)
+        return name in self._counted_on and entry is not None and READERS in entry.fields
 
     def left(self, name: str) -> dict[str, str]:
         """The fields of a lock, with its readers in the place of the one field that stands for all."""
@@ -379,6 +363,3 @@ class Host(Process):
 def _queued(command: Command, reply: Any) -> bool:
     """Whether an acquire was refused with a place in the queue."""
     return command.script is scripts.ACQUIRE and reply[0] in (-1, -3) and reply[4] != 0
-
-
-__all__ = ["EPOCH_US", "Host", "Session"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE, fence, token_of
-from rlock.rules.options import ClientOptions
 from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
 from .client import Client
@@ -39,7 +39,8 @@ class Oracles:
 
     def __init__(self, play: Play) -> None:
         self.play = play
-        self.world = play.world
+        self.world, self.events, self.referee = play.world, play.world.events, play.world.referee
+        self.accuse = self.referee.accuse
         self.mode = play.setup.mode
         self.longest = max(options.max_ttl for options in play.fleet)
         self.states: set[int] = set()
@@ -64,23 +65,12 @@ class Oracles:
         self.prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
-            self.world.events.at(SAMPLE_S, self._sample)
-
-    @property
-    def quorum(self) -> int:
-        return len(self.world.hosts) // 2 + 1
-
-    def _accuse(self, name: str, first: str, second: str, what: str) -> None:
-        self.world.referee.accuse(name, first, second, what)
-
-    def joins(self, client: Client, options: ClientOptions) -> None:
-        guard = client.context.guard
-        guard.on_uncounted = partial(self._guarded, client, guard.on_uncounted)
+            self.events.at(SAMPLE_S, self._sample)
+        self.quorum = len(self.world.hosts) // 2 + 1
 
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
-        """An event of the world."""
         if what in ("grant", "given") and client is not None and host is not None:
-            self._votes[owner][host] = self.world.events.now
+            self._votes[owner][host] = self.events.now
             if client.careless:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
@@ -91,7 +81,7 @@ class Oracles:
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
         elif what == "closed" and client is not None and self.mode == "deaths":
-            self.world.events.at(self.world.events.now + PROMPT_S / 2, partial(self._look_at_closed, client))
+            self.events.after(PROMPT_S / 2, partial(self._look_at_closed, client))
         elif what == "claim" and client is not None:
             self._judge_claim(client, owner)
         elif what in ("found", "unheard") and client is not None and host is not None:
@@ -104,23 +94,19 @@ class Oracles:
                 for token in host.left(name):
                     dead = self.world.clients[int(token[1:4])]
                     handed = host not in self._votes[token]  # and no reader that was there before
-                    if handed and dead.dead and dead.died_at < self.world.events.now - 0.3:
+                    if handed and dead.dead and dead.died_at < self.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
         if what not in UNCHANGED:
             self.states.add(self.state(what, self.play.locks[0]))
 
     def _watch_silence(self, what: str, client: Client, host: Host) -> None:
         """A client that finds a hand-off by a look replaces connections on which it did not hear of it."""
-        for server in client.subscriptions.connections.servers:
-            silent = server.connection
-            if silent is None or not silent.back.is_mute:
-                continue
+        now = self.events.now
+        for silent in [link for link in client.messages.links if link.back.is_mute]:
             if what == "found":
-                self._found_at.setdefault(silent, self.world.events.now)
-            elif (
-                server.index == host.index and self.world.events.now > self._found_at.get(silent, 99.0) + 2.0
-            ):
-                self._accuse("", client.label, host.name, "a silent connection is kept")
+                self._found_at.setdefault(silent, now)
+            elif silent.host.index == host.index and now > self._found_at.get(silent, 99.0) + 2.0:
+                self.accuse("", client.label, host.name, "a silent connection is kept")
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -130,33 +116,29 @@ class Oracles:
             entry = host.master.look(name)
             if entry is not None and owner in entry.fields and entry.expires_ms is not None:
                 lease = (entry.expires_ms - host.time_us() // 1000) / 1000
-                now = self.world.events.now
-                look = partial(self._look_at_vote, client, host, name, owner, now, 0.5 * lease)
-                self.world.events.at(now + 0.3 * lease, look)
+                look = partial(self._look_at_vote, client, host, name, owner, self.events.now)
+                self.events.after(0.3 * lease, partial(look, 0.5 * lease))
 
     def _look_at_vote(
         self, client: Client, host: Host, name: str, owner: str, since: float, again: float
     ) -> None:
         under_way = client.under_way
-        tokens = {token for _, owners in under_way.acquiring.values() for token in owners}
-        tokens |= (
-            {hold.owner for hold in client.holds} | set(under_way.releasing) | set(under_way.handing_over)
-        )
-        tokens |= self.world.referee.kept.keys()
-        if client.dead or owner in tokens or owner not in host.left(name) or host.restarted_at > since:
+        asking = {token for _, owners in under_way.acquiring.values() for token in owners}
+        held = {hold.owner for hold in client.holds} | self.referee.kept.keys()
+        wanted = asking | held | set(under_way.releasing) | set(under_way.handing_over)
+        if client.dead or owner in wanted or owner not in host.left(name) or host.restarted_at > since:
             return  # to a master that was down meanwhile its undo comes late
         if self.mode == "leases" and owner not in host.told_to_release:
             return  # a hold that is lost is given back nowhere
-        connection = client.calls.connections.servers[host.index].connection
-        if client.kept_until > self.world.events.now - 0.05:  # it goes on with it then
-            look = partial(self._look_at_vote, client, host, name, owner, since, again)
-            self.world.events.at(client.kept_until + 0.1, look)
+        connection = client.commands.servers[host.index].connection
+        look = partial(self._look_at_vote, client, host, name, owner, since)
+        if client.kept_until > self.events.now - 0.05:  # it goes on with it then
+            self.events.at(client.kept_until + 0.1, partial(look, again))
         elif again:  # its undo may be on its way
-            look = partial(self._look_at_vote, client, host, name, owner, since, 0.0)
-            self.world.events.at(self.world.events.now + again, look)
+            self.events.after(again, partial(look, 0.0))
         elif connection is not None and not connection.ended and not connection.pending:
             # Otherwise a client that waits for no reply may not know yet that its undo was lost.
-            self._accuse(name, owner, host.name, "a vote of one who has given up")
+            self.accuse(name, owner, host.name, "a vote of one who has given up")
 
     def gives_away(self, hold: Hold) -> None:
         """A hold was detached: no master keeps the lock for its place in the queue."""
@@ -165,40 +147,37 @@ class Oracles:
         def look() -> None:
             for host in self.world.hosts:
                 if owner in host.left(hold.name):
-                    self._accuse(hold.name, owner, host.name, "has the lock for a place that was left")
+                    self.accuse(hold.name, owner, host.name, "has the lock for a place that was left")
 
         if self.mode == "deaths" and owner:
-            self.world.events.at(self.world.events.now + PROMPT_S / 2, look)
+            self.events.after(PROMPT_S / 2, look)
 
     def _look_at_closed(self, client: Client) -> None:
         for host in self.world.hosts:
             for name in self.play.locks:
                 for owner in host.left(name):
-                    if self.world.clients[int(owner[1:4])] is client and owner not in self.world.referee.kept:
-                        self._accuse(name, owner, host.name, "left behind by a client that was closed")
+                    if self.world.clients[int(owner[1:4])] is client and owner not in self.referee.kept:
+                        self.accuse(name, owner, host.name, "left behind by a client that was closed")
 
     def _watch_evicted(self, host: Host, owner: str) -> None:
         """No master leaves the lock to the owner that it evicts."""
         if any(owner in host.left(name) for name in self.play.locks):
-            self._accuse("", owner, host.name, "has the lock by its own eviction")
-        if any(self.world.referee.reads.get(owner) in host.left(name) for name in self.play.locks):
+            self.accuse("", owner, host.name, "has the lock by its own eviction")
+        if any(self.referee.reads.get(owner) in host.left(name) for name in self.play.locks):
             return  # its owner had become a reader here
-        self._evicted[owner][host.index] = self.world.events.now
+        self._evicted[owner][host.index] = self.events.now
 
     def _judge_evicted(self, owner: str) -> None:
         """What is on its way when a hold is evicted gives it a minority at the most."""
-        if all(
-            moment.at > min(self._evicted[owner].values())
-            for moment in self.world.referee.entered
-            if moment.owner == owner
-        ):
+        entered = [moment.at for moment in self.referee.entered if moment.owner == owner]
+        if min(entered, default=math.inf) > min(self._evicted[owner].values()):
             return  # it was asking for the lock, and had none
         again = [self.world.hosts[i] for i, at in self._evicted[owner].items()]
         again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
         for name in self.play.locks:
             having = sum(owner in host.left(name) for host in again)
             if having >= self.quorum and not self.world.groups:
-                self._accuse(name, owner, "", f"on {having} masters again after its eviction")
+                self.accuse(name, owner, "", f"on {having} masters again after its eviction")
 
     def _judge_claim(self, client: Client, owner: str) -> None:
         """A grant by messages stands on all masters whose messages count: nobody has undone it."""
@@ -211,32 +190,28 @@ class Oracles:
                 lasts = host.time_us() - message.time_us < 0.98e6 * CLAIM_S  # or it has ended by itself
                 kept = host.lost_at < 0.0 and self.world.may_kill and lasts
                 if kept and owner not in host.left(hold.name):
-                    self._accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
+                    self.accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
 
     def lost(self, client: Client, hold: Hold) -> None:
-        """The watchdog, or a release, tells of a loss."""
-        ended = self.world.referee.was_evicted(hold.owner) or client.holds.closed
+        ended = hold.owner in self.referee.evicted or client.holds.closed
         if self.mode in SAFE and hold.options.renew and not ended:
-            self._accuse(
-                hold.name, hold.owner, "", f"lost although every master answered in time: {hold.reason}"
-            )
+            what = f"lost although every master answered in time: {hold.reason}"
+            self.accuse(hold.name, hold.owner, "", what)
 
     # -- the restart guard -------------------------------------------------------------------------
 
-    def _guarded(
-        self, client: Client, genuine: Callable[[int, bool], object], master: int, news: bool
-    ) -> None:
+    def guarded(self, client: Client, genuine: Callable[..., object], master: int, news: bool) -> None:
         """A grant does not count, because of the age of the memory of its master."""
         genuine(master, news)
         guard, host = client.context.guard, self.world.hosts[master]
         if self.world.groups or self.long_lease or not guard._epochs[master].note:
             return
         if guard.max_ttl > self.longest:
-            self._accuse("", client.label, host.name, "refused for a lease that nobody got")
+            self.accuse("", client.label, host.name, "refused for a lease that nobody got")
         # The answer to a handshake may be read late.
         late = 0.5 if self.mode in SAFE else 9.0
-        if self.world.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
-            self._accuse("", client.label, host.name, "refused for the age of an old memory")
+        if self.events.now > host.noted[1] + 1.01 * guard_time(self.longest) + late:
+            self.accuse("", client.label, host.name, "refused for the age of an old memory")
 
     def look_for_remains(self) -> None:
         """When all have had all locks, and the queues have ended."""
@@ -244,15 +219,15 @@ class Oracles:
             for key in [key for key in list(host.master.keys) if host.master.look(key) is not None]:
                 ban = ":evicted:" in key and self.long_lease  # twice as long as the longest lease
                 if key != NOTE and not key.endswith(":fence") and not ban:
-                    self._accuse(key, f"m{host.index}", "", "left behind")
+                    self.accuse(key, f"m{host.index}", "", "left behind")
             for channel, listening in host.master.subscribers.items():
                 if any(not session.connection.closed for session in listening):  # type: ignore[attr-defined]
-                    self._accuse(channel, f"m{host.index}", "", "still subscribed")
+                    self.accuse(channel, f"m{host.index}", "", "still subscribed")
 
     # -- waiters -----------------------------------------------------------------------------------
 
     def _sample(self) -> None:
-        now = self.world.events.now
+        now = self.events.now
         if self._may_hold_up and self._is_held_up():
             self._held_up_at = now
         for name in self.play.locks:
@@ -260,27 +235,24 @@ class Oracles:
                 self._idle[name] = -1.0
             elif self._idle[name] < 0:
                 self._idle[name] = now
-            else:
-                limit = self.prompt_s
-                if now > max(self._idle[name], self._held_up_at + QUIET_S) + limit:
-                    self._idle[name] = now
-                    self._accuse(name, "", "", f"free for more than {limit:g} s while somebody waits")
+            elif now > max(self._idle[name], self._held_up_at + QUIET_S) + self.prompt_s:
+                self._idle[name] = now
+                self.accuse(name, "", "", f"free for more than {self.prompt_s:g} s while somebody waits")
         if not self.play.over:
-            self.world.events.at(now + SAMPLE_S, self._sample)
+            self.events.after(SAMPLE_S, self._sample)
 
     def _is_idle(self, name: str) -> bool:
         """Whether a quorum of masters would grant the lock, nobody has it, and somebody waits."""
         clients = [client for client in self.world.clients if not client.dead]
         if not any(client.subscriptions.waiting(name) for client in clients):
             return False
-        if any(
-            hold.name == name and valid_for(client, hold) > 0 for client in clients for hold in client.holds
-        ):
+        holds = [(client, hold) for client in clients for hold in client.holds if hold.name == name]
+        if any(valid_for(client, hold) > 0 for client, hold in holds):
             return False
-        now = self.world.events.now
-        if any(kept == name and now < until + LOOK_S for kept, until in self.world.referee.kept.values()):
+        now = self.events.now
+        if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
-        blocked = 0
+        blocked = sum(host.expects_nobody(name) for host in self.world.hosts)
         for host in self.world.hosts:
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
@@ -293,16 +265,14 @@ class Oracles:
             return True
         for client in self.world.clients:
             ways = [way for pair in (*client.ways, *client.message_ways) for way in pair]
-            rosters = client.calls.connections, client.subscriptions.connections
-            links = [server.connection for connections in rosters for server in connections.servers]
+            links = client.commands.links
             confirmed = [len(found.confirmed) for found in client.subscriptions._by_name.values()]
             if not client.dead and (
                 client.stopped
                 or client.kept[0] > 0.0
                 or any(way.is_shut or way.extra > 0.1 for way in ways)
-                or any(link is not None and (link.ended or link.back.is_mute) for link in links)
-                or None in links[: len(self.world.hosts)]
-                or min(confirmed, default=9) < len(self.world.hosts)
+                or any(link.ended or link.back.is_mute for link in (*links, *client.messages.links))
+                or min((len(links), *confirmed)) < len(self.world.hosts)
             ):
                 return True
         return False
@@ -311,7 +281,7 @@ class Oracles:
 
     def state(self, what: str, name: str) -> int:
         """What masters and clients have of a lock, without their names."""
-        world, now = self.world, self.world.events.now
+        world, now = self.world, self.events.now
         holds: dict[str, int] = {}
         tokens = [host.master._last(fence(name)) for host in world.hosts]
         highest = max(token for token, _ in tokens)
@@ -343,7 +313,7 @@ class Oracles:
 
     def _forgotten(self, client: Client) -> int:
         """1: it waits. 2: a master has lost a vote that it may count. 3: that vote is old."""
-        now, most = self.world.events.now, 1
+        now, most = self.events.now, 1
         for owner in [owner for _, owners in client.under_way.acquiring.values() for owner in owners]:
             for host, at in self._votes[owner].items():
                 if host.lost_at >= at:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -26,7 +27,7 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE
-from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.options import LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
@@ -37,8 +38,9 @@ from .hands import change_kind, hand_over
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
+from .referee import Violation
 from .schedules import BUSY, FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
-from .world import Network, Violation, World
+from .world import Network, World
 
 LOCKS = ("a", "{b}")
 #: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
@@ -83,10 +85,10 @@ class Play:
             skew=setup.skew,
             drift=0.004,
             max_ttl=max(options.max_ttl for options in self.fleet),
-            replicas=dict(enumerate(setup.replicas)),
+            replicas=setup.replicas,
             spare=setup.spare,
+            may_kill=setup.may_kill,
         )
-        self.world.may_kill = setup.may_kill
         self.world.history = [] if history else None
         self.locks = LOCKS[: setup.locks]
         self.threads: list[Thread] = []
@@ -103,7 +105,8 @@ class Play:
         for host in self.world.hosts:
             host.durable = dice.random() < setup.durable
             if record:
-                host.set_the_clock_right()
+                # As in Lock.tla: the milliseconds of all masters begin together.
+                host.skew, host.rate = round(host.skew, 3), 1.0
             self._past(host)
             if setup.ahead:
                 host.had_tokens(self.locks, setup.ahead, dice, share=0.5 if setup.mode == "messages" else 1.0)
@@ -117,7 +120,7 @@ class Play:
         for step in schedule.steps:
             act = partial(self._do, step)
             if step.after:
-                self.behind(step.after, step.nth, partial(self._later, step.at, act), first=True)
+                self.behind(step.after, step.nth, partial(self._later, step.at, act))
             else:
                 self.world.events.at(step.at, partial(act, None, None))
 
@@ -134,10 +137,9 @@ class Play:
 
     # -- events and steps --------------------------------------------------------------------------
 
-    def behind(self, what: str, nth: int, action: Then, *, first: bool = False) -> None:
+    def behind(self, what: str, nth: int, action: Then) -> None:
         """Do something behind the ``nth`` event of a kind from now on."""
-        due = nth if first else self._happened[what] + nth
-        self._behind.setdefault((what, due), []).append(action)
+        self._behind.setdefault((what, self._happened[what] + nth), []).append(action)
 
     def _happens(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         self._happened[what] += 1
@@ -151,7 +153,7 @@ class Play:
                 self._happens("threat", client, host, owner)
 
     def _later(self, delay: float, act: Then, client: Client | None, host: Host | None) -> None:
-        self.world.events.at(self.world.events.now + delay, partial(act, client, host))
+        self.world.events.after(delay, partial(act, client, host))
 
     def _do(self, step: Step, actor: Client | None, there: Host | None) -> None:
         if self.over or self.world.events.now >= self.calm_s:
@@ -165,14 +167,13 @@ class Play:
 
     # -- clients at work ---------------------------------------------------------------------------
 
-    def join(self, dice: Random, options: ClientOptions | None = None) -> Client:
+    def join(self, dice: Random) -> Client:
         """A new client, with a thread or two."""
-        options = options or dice.choice(self.fleet)
-        drift = 1 + dice.uniform(-0.005, 0.005)
-        client = self.world.client(
-            options, joined=self.setup.joined, offset=dice.uniform(0.0, 1000.0), rate=drift
-        )
-        self.oracles.joins(client, options)
+        options = dice.choice(self.fleet)
+        rate, offset = 1 + dice.uniform(-0.005, 0.005), dice.uniform(0.0, 1000.0)
+        client = self.world.client(options, joined=self.setup.joined, offset=offset, rate=rate)
+        guard = client.context.guard
+        guard.on_uncounted = partial(self.oracles.guarded, client, guard.on_uncounted)
         client.older = self.setup.older > 0.0 and dice.random() < self.setup.older
         client.kept, client.kept_only = (self.setup.pauses, 0.2), "watchdog"
         for there, _ in client.ways if self.setup.far else ():
@@ -181,8 +182,10 @@ class Play:
             if self.setup.cut_off and dice.random() < self.setup.cut_off:
                 there.shut()
                 Nemesis(self, dice).until(there.open, host=host)
-        if self.setup.mode == "slow":
-            client.slow_down(self.dice)
+        if self.setup.mode == "slow":  # masters answer within the time-out, some of them nearly too late
+            slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
+            for there, back in (*client.ways, *client.message_ways):
+                there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * client.timeout / 2
         for _ in range(dice.choice((1, 2, 3) if self.setup.mode == "races" else (1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
@@ -192,7 +195,6 @@ class Play:
         return client
 
     def newcomer(self, dice: Random) -> None:
-        """Another client, which asks at once."""
         client = self.join(dice)
         self._give(next(thread for thread in self.threads if thread.client is client), dice)
 
@@ -215,7 +217,7 @@ class Play:
     def work(self, client: Client, thread: Thread) -> Program:
         jobs, bench, events = self.jobs[thread], self.benches[thread], self.world.events
         while events.now < self.calm_s:
-            try:
+            with suppress(QuorumUnreachableError, KeyboardInterrupt):  # the user tries again
                 if not jobs and self.busy:
                     yield from sleep(client.random.choice((0.0, client.random.uniform(0.0, self.pause_s))))
                     yield from self.use(client.random, client, thread)
@@ -223,8 +225,6 @@ class Play:
                     yield Wait((self.calm_s - events.now) * 1.01, bench, lambda: bool(jobs))
                 elif events.now < self.calm_s:
                     yield from jobs.popleft()(client, thread)
-            except (QuorumUnreachableError, KeyboardInterrupt):
-                pass  # the user tries again
         for name in self.locks:
             fair = client.random.random() < 0.3
             hold = yield from client.locking(thread, self.options(client, name, client.random, fair=fair))
@@ -269,7 +269,7 @@ class Play:
         spans = [(0.0, 0.02), (0.05, 0.3), (0.5, longest) if renew else (0.9 * ttl, 1.5 * ttl)]
         spans = {"apart": spans[2:], "grabbing": spans[:1]}.get(habit, spans)
         held_s = dice.uniform(*dice.choice(spans))
-        try:
+        with suppress(KeyboardInterrupt, LeaseLostError):
             if dice.random() < 0.2:
                 token = hold.token
                 yield from sleep(held_s / 2)
@@ -288,8 +288,6 @@ class Play:
                     yield Wait(held_s / looks, self._holding, lambda: self.over or hold.owner in self._told)
                 if dice.random() < (0.8 if self.busy else 0.5):
                     self.world.referee.believes(client, hold)
-        except (KeyboardInterrupt, LeaseLostError):
-            pass
         kept = yield from change_kind(self, client, thread, hold, dice)
         yield from hand_over(self, client, kept, dice)
         yield from self.let_go(client, kept)
@@ -299,21 +297,13 @@ class Play:
         referee, rivals = self.world.referee, self.world.referee.rivals(hold)
         if self.busy:
             self._happens("release", client, None, hold.owner)
-            yield from self.at_once()
+            with suppress(KeyboardInterrupt):  # what happens at this instant happens before
+                yield from sleep(0.0)
         while hold in client.holds:
-            try:
+            with suppress(LeaseLostError, KeyboardInterrupt):
                 yield from client.unlocking(hold)
                 for owner in rivals[:1]:
                     referee.accuse(hold.name, hold.owner, owner, "released as if nobody had had it")
-            except (LeaseLostError, KeyboardInterrupt):
-                pass
-
-    def at_once(self) -> WaitGenerator[None]:
-        """Let what happens at this instant happen before."""
-        try:
-            yield from sleep(0.0)
-        except KeyboardInterrupt:
-            pass
 
     def tell_to_let_go(self, *holds: Hold) -> None:
         """They are given back now, or all are, instead of when their owners wanted to."""
@@ -343,14 +333,9 @@ class Play:
             world.run(world.events.now + HELD_UP_S + QUEUE_TTL_S + 1.0)
             self.oracles.look_for_remains()
         world.close()
-        return Outcome(
-            self.schedule,
-            referee.violations,
-            self.oracles.states,
-            len(referee.entered),
-            Counter(step.what for step in self.schedule.steps),
-            world.history or [],
-        )
+        schedule, states, grants = self.schedule, self.oracles.states, len(referee.entered)
+        faults = Counter(step.what for step in schedule.steps)
+        return Outcome(schedule, referee.violations, states, grants, faults, world.history or [])
 
     def _calm(self) -> None:
         """From now on nothing goes wrong any more; what has gone wrong is felt until it is noticed."""

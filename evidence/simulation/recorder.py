@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from rlock._client.connection import PendingCall
@@ -28,22 +28,6 @@ if TYPE_CHECKING:
     from .hosts import Host
 
 
-class Run(NamedTuple):
-    """A command of a client that a master is about to run. ``holders``: the owner tokens there, by lock."""
-
-    host: Host
-    client: Client
-    call: PendingCall | None
-    command: Command
-    holders: dict[str, str]
-    keys: list[str]
-    words: list[str]
-
-    @property
-    def master(self) -> int:
-        return self.host.index + 1
-
-
 class Recorder:
     """All traces of one world. ``longest``: the age in ms up to which notes are compared."""
 
@@ -54,7 +38,7 @@ class Recorder:
             if host.master.look(NOTE) is not None:
                 self.shook_hands(host)
 
-    def _tell_all(self, what: str, host: Host, number: int = 0) -> None:
+    def tell_all(self, what: str, host: Host, number: int = 0) -> None:
         for trace in self.traces.values():
             trace.add(what, host.index + 1, 0, number)
 
@@ -69,15 +53,12 @@ class Recorder:
 
     def shook_hands(self, host: Host, *, first_use: bool = False) -> None:
         age = self._age(host, host.master.text(NOTE))
-        self._tell_all("first" if first_use else "handshake", host, age)
-
-    def flushed(self, host: Host) -> None:
-        self._tell_all("flush", host)
+        self.tell_all("first" if first_use else "handshake", host, age)
 
     def restarts(self, host: Host, kept: dict[str, Entry], *, whole: bool) -> None:
         """A master begins anew, with its whole memory or with that of a snapshot."""
         if whole or not kept:
-            self._tell_all("whole" if whole else "empty", host)
+            self.tell_all("whole" if whole else "empty", host)
             return
         for trace in self.traces.values():
             entry, holder, left = kept.get(trace.name), "", 0
@@ -86,46 +67,43 @@ class Recorder:
                 holder = next(iter(entry.fields)) if left > 0 else ""
             trace.restored(host.index + 1, holder, left)
 
-    def runs(self, host: Host, client: Client, call: PendingCall | None, command: Command) -> Run:
-        holders = {name: _holder(host, name) for name in self.traces}
-        return Run(host, client, call, command, holders, *taken_apart(command))
-
-    def ran(self, run: Run, reply: Any) -> None:
-        script, keys, words, master = run.command.script, run.keys, run.words, run.master
+    def runs(self, host: Host, client: Client, call: PendingCall | None, command: Command) -> Any:
+        """Have a master run a command; its reply, and what it publishes."""
+        before = {name: _holder(host, name) for name in self.traces}
+        reply, messages = host.master.run(command)
+        (keys, words), script, master = taken_apart(command), command.script, host.index + 1
         if script is scripts.HANDSHAKE:
-            self.shook_hands(run.host, first_use=words[1] == "unused")
+            self.shook_hands(host, first_use=words[1] == "unused")
         elif script is scripts.RELEASE:
-            self._released(run, self.traces[keys[0]])
+            trace, after = self.traces[keys[0]], _holder(host, keys[0])
+            if before[keys[0]] != after:
+                if _evicts(command):
+                    trace.gives_up(before[keys[0]])
+                if before[keys[0]]:
+                    trace.add("freed", master)
+                if len(words) > 6 and after == words[6]:
+                    trace.granted(client, after, call, master, int(words[7]), UNREAD)
+                elif after:
+                    trace.remains(master)
         elif script is scripts.ACQUIRE:
             trace = self.traces[keys[0]]
             if reply[0] == Code.YES:
-                if run.holders[trace.name] not in ("", words[-2]):
+                if before[keys[0]] not in ("", words[-2]):
                     trace.freed(master)  # it was handed to the place of this waiter
-                age = self._age(run.host, reply[7].decode())
-                trace.granted(run.client, words[-2], run.call, master, int(words[0]), age)
+                trace.granted(
+                    client, words[-2], call, master, int(words[0]), self._age(host, reply[7].decode())
+                )
             elif reply[0] == Code.FOREIGN:
-                trace.refused(master, run.holders[trace.name])
+                trace.refused(master, before[keys[0]])
         elif script in (scripts.RENEW, scripts.HEAL):
-            age = self._age(run.host, reply[2].decode())
-            for (name, token), code in zip(leases(run.command), reply[1], strict=True):
+            age = self._age(host, reply[2].decode())
+            for (name, token), code in zip(leases(command), reply[1], strict=True):
                 if code in (Code.YES, Code.HEALED):
                     healed = code == Code.HEALED
-                    self.traces[name].prolonged(token, run.call, master, age, healed=healed)
-                elif code == Code.FOREIGN and run.holders[name]:
-                    self.traces[name].refused(master, run.holders[name])
-
-    def _released(self, run: Run, trace: Trace) -> None:
-        before, after = run.holders[trace.name], _holder(run.host, trace.name)
-        if before == after:
-            return
-        if _evicts(run.command):
-            trace.gives_up(before)
-        if before:
-            trace.add("freed", run.master)
-        if len(run.words) > 6 and after == run.words[6]:
-            trace.granted(run.client, after, run.call, run.master, int(run.words[7]), UNREAD)
-        elif after:
-            trace.remains(run.master)
+                    self.traces[name].prolonged(token, call, master, age, healed=healed)
+                elif code == Code.FOREIGN and before[name]:
+                    self.traces[name].refused(master, before[name])
+        return reply, messages
 
     def sends(self, call: PendingCall | None, command: Command) -> None:
         keys, words = taken_apart(command)
@@ -145,15 +123,12 @@ class Recorder:
             else:
                 self.traces[hold.name].fails(hold.owner)
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch(self, stack: ExitStack) -> None:
         """See the decisions of acquires: attempts, and hand-overs inside a client."""
-        with ExitStack() as stack:
-            # Lock.tla has no grant by messages, so waiters ask the masters, as with renew=False.
-            stack.enter_context(patch.object(acquire, "claim", _asks))
-            for module, name in ((acquire, "attempt"), (attempt, "attempt"), (acquire, "_accept")):
-                stack.enter_context(patch.object(module, name, self._watched(getattr(module, name))))
-            yield
+        # Lock.tla has no grant by messages, so waiters ask the masters, as with renew=False.
+        stack.enter_context(patch.object(acquire, "claim", lambda *_: None))
+        for module, name in ((acquire, "attempt"), (attempt, "attempt"), (acquire, "_accept")):
+            stack.enter_context(patch.object(module, name, self._watched(getattr(module, name))))
 
     def _watched(self, genuine: Callable[..., WaitGenerator[Grant | None]]) -> Callable[..., Any]:
         def decided(port: Any, contender: Contender, *args: Any, **how: Any) -> WaitGenerator[Grant | None]:
@@ -164,10 +139,6 @@ class Recorder:
             return grant
 
         return decided
-
-
-def _asks(_port: Any, _contender: Contender) -> None:
-    """No grant by messages."""
 
 
 def _holder(host: Host, name: str) -> str:

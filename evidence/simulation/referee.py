@@ -63,7 +63,7 @@ class Referee:
         self._tokens: dict[str, tuple[int, str]] = {}
         #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
         #: before they have heard of their grant.
-        self._evicted: set[str] = set()
+        self.evicted: set[str] = set()
         #: Owners that were told that they have the lock no more.
         self._told: set[str] = set()
         #: The owners whose locks stay taken after their release, the lock, and until when; and by lock the
@@ -88,18 +88,18 @@ class Referee:
             if not (hold.options.shared and other.options.shared)
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]
-        evicted = hold.owner in self._evicted
+        evicted = hold.owner in self.evicted
         if 1000 * client.context.guard.max_ttl < self._world.max_ttl_ms:
             # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
-            self._evicted.update(other.owner for _, other in others)
+            self.evicted.update(other.owner for _, other in others)
         for _, other in others:
             if (hold.options.shared and other.options.shared) or other is hold.writer:
                 continue
-            if not evicted and other.owner not in self._evicted:
+            if not evicted and other.owner not in self.evicted:
                 self.accuse(hold.name, other.owner, hold.owner, "two valid leases")
         others.append((client, hold))
         last, until = self._kept.get(hold.name, ("", 0.0))
-        if now < until and not evicted and last not in self._evicted:
+        if now < until and not evicted and last not in self.evicted:
             self.accuse(hold.name, last, hold.owner, "entered while it was kept after a release")
         token, owner = self._tokens.get(hold.name, (0, ""))
         # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md. A reader's is
@@ -134,11 +134,10 @@ class Referee:
     def reads_on(self, reader: Hold, writer: Hold) -> None:
         """An owner has the writer and the reader. It enters as a reader when it leaves as a writer."""
         self.reads[writer.owner] = reader.owner
-        if writer.owner in self._evicted:
-            self._evicted.add(reader.owner)
+        if writer.owner in self.evicted:
+            self.evicted.add(reader.owner)
 
     def held(self, name: str) -> set[str]:
-        """The owners that have a valid lease now."""
         valid = self._valid.get(name, [])
         return {hold.owner for who, hold in valid if _valid(who, hold)}
 
@@ -148,13 +147,13 @@ class Referee:
         Except with a lease that is shorter than its question.
         """
         short = {hold.owner for _, hold in self._valid.get(name, []) if hold.lease.ttl <= took}
-        for owner in before & self.held(name) - self._evicted - short:
+        for owner in before & self.held(name) - self.evicted - short:
             self.accuse(name, owner, "", "called free while it was held")
 
     def finish(self) -> None:
         """No lease that seemed to be over has turned out to be valid while another one was."""
         for hold, since, owner in self._doubtful:
-            if hold.lease.valid_until > since and hold.owner not in self._evicted:
+            if hold.lease.valid_until > since and hold.owner not in self.evicted:
                 self.accuse(hold.name, hold.owner, owner, "valid after all, beside a later one")
 
     def leave(self, hold: Hold) -> None:
@@ -173,23 +172,16 @@ class Referee:
             self.accuse(hold.name, hold.owner, "", f"still on {having} masters after its release")
 
     def keep(self, hold: Hold, until: float) -> None:
-        """A quorum confirmed that the lock stays taken after its release."""
         self._kept[hold.name] = (hold.owner, until)
-
-    def was_evicted(self, owner: str) -> bool:
-        return owner in self._evicted
 
     def rivals(self, hold: Hold) -> list[str]:
         """Owners that got the lock behind this one, which was not evicted."""
-        entered = (moment.owner for moment in self.entered if moment.name == hold.name)
-        names = [
-            owner
-            for owner in entered
-            if not (hold.options.shared and is_shared(owner)) or owner == hold.owner
-        ]
-        if hold.owner in self._evicted or hold.owner not in names:
+        entered = [moment.owner for moment in self.entered if moment.name == hold.name]
+        beside = {owner for owner in entered if hold.options.shared and is_shared(owner)} - {hold.owner}
+        names = [owner for owner in entered if owner not in beside]
+        if hold.owner in self.evicted or hold.owner not in names:
             return []
-        return [owner for owner in names[names.index(hold.owner) + 1 :] if owner not in self._evicted]
+        return [owner for owner in names[names.index(hold.owner) + 1 :] if owner not in self.evicted]
 
     def believes(self, client: Client, hold: Hold) -> None:
         """A user asks whether it still has the lock. Then nobody else had it since, and "no" is final."""
@@ -200,13 +192,12 @@ class Referee:
         elif hold.owner in self._told:
             self.accuse(hold.name, hold.owner, "", "has again what it was told to have lost")
         else:
+            what = "believes in its lease, which another one had since"
             for owner in self.rivals(hold)[:1]:
-                self.accuse(
-                    hold.name, hold.owner, owner, "believes in its lease, which another one had since"
-                )
+                self.accuse(hold.name, hold.owner, owner, what)
 
     def evict(self, owner: str) -> None:
-        self._evicted |= {owner, self.reads.get(owner, owner)}
+        self.evicted |= {owner, self.reads.get(owner, owner)}
 
     def accuse(self, name: str, first: str, second: str, what: str) -> None:
         violation = Violation(self._world.events.now, name, first, second, what)

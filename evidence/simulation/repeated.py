@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlock.rules.options import LockOptions
-
 if TYPE_CHECKING:
     from .client import Client
     from .faults import Nemesis
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 def behind_each(
     nemesis: Nemesis, what: str, chance: float, action: Callable[[Client | None, Host | None], object]
 ) -> None:
-    """Do it behind each event of a kind, with a chance."""
-
     def again(client: Client | None, there: Host | None) -> None:
         if not nemesis.play.over:
             nemesis.play.behind(what, 1, again)
@@ -31,7 +27,7 @@ def behind_each(
 def shut_out(nemesis: Nemesis, client: Client, host: Host) -> None:
     """What a client sends to a master arrives late; its connection may end as well."""
     client.ways[host.index][0].shut()
-    connection = client.calls.connections.servers[host.index].connection
+    connection = client.commands.servers[host.index].connection
     resets = nemesis.play.setup.resets
     if connection is not None and resets and nemesis.dice.random() < resets:
         connection.cut()
@@ -41,10 +37,8 @@ def late_commands(nemesis: Nemesis) -> None:
     """Behind each event of a kind the commands of its client reach some masters late."""
     dice = nemesis.dice
     what = dice.choice(("release", "release", "hand-off", "hand-off", "claim", "queued"))
-    share, spans = (
-        dice.choice((0.35, 0.6, 1.0)),
-        dice.choice(((0.05, 0.4), (0.3, 0.95), (0.9, 1.6), (1.2, 2.2))),
-    )
+    share = dice.choice((0.35, 0.6, 1.0))
+    spans = dice.choice(((0.05, 0.4), (0.3, 0.95), (0.9, 1.6), (1.2, 2.2)))
 
     def hold_up(client: Client | None, _: Host | None) -> None:
         for way in [there for there, _ in client.ways] if client else []:
@@ -202,8 +196,7 @@ def out_of_reach(nemesis: Nemesis) -> None:
 
     Others, who do not reach it either, ask for the lock in the meantime.
     """
-    dice, lock, fleet = nemesis.dice, nemesis.lock, nemesis.play.fleet
-    resets = nemesis.play.setup.resets
+    dice, options, resets = nemesis.dice, nemesis.options, nemesis.play.setup.resets
 
     def until_its_end(client: Client, host: Host) -> None:
         way = client.ways[host.index][0]
@@ -211,14 +204,14 @@ def out_of_reach(nemesis: Nemesis) -> None:
         nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
 
     def ask(host: Host) -> None:
-        one = nemesis.world.client(fleet[0])
+        one = nemesis.world.client(options)
         reached = [each for each in nemesis.world.hosts if each is not host]
         if dice.random() < 0.5:  # behind fewer answers than of a quorum a round is sent again
             reached.remove(dice.choice(reached))
         for each in nemesis.world.hosts:
             if each not in reached:
                 until_its_end(one, each)
-        one.thread().start(one.trying_once(LockOptions(lock, fleet[0].lease(None)), 0.0))
+        one.begin(one.trying_once(nemesis.lock))
 
     def shut(client: Client | None, there: Host | None) -> None:
         taken = [host for host in nemesis.world.hosts if host.left(nemesis.lock)]
@@ -229,22 +222,21 @@ def out_of_reach(nemesis: Nemesis) -> None:
             if each is client or dice.random() < 0.6:
                 until_its_end(each, host)
         for _ in range(dice.choice((1, 1, 2) if resets else (0, 1, 1, 2))):
-            nemesis.later(fleet[0].ttl * dice.uniform(0.3, 0.97), partial(ask, host))
+            nemesis.later(options.ttl * dice.uniform(0.3, 0.97), partial(ask, host))
 
     behind_each(nemesis, "enter", 0.9, shut)
 
 
 def onlookers(nemesis: Nemesis) -> None:
     """Shortly before a lease ends on a master a client asks who has the lock. It answers behind the end."""
-    dice, options = nemesis.dice, nemesis.play.fleet[0]
-    timeout = options.lease(None).request_timeout
+    dice, timeout = nemesis.dice, nemesis.options.lease(None).request_timeout
 
     def ask(host: Host) -> None:
-        one = nemesis.world.client(options)
+        one = nemesis.world.client(nemesis.options)
         way = one.ways[host.index][0]
         way.shut()
         nemesis.behind_lease(host, dice.choice((0.001, 0.003, 0.01)), way.open)
-        one.thread().start(one.curious(nemesis.lock))
+        one.begin(one.curious(nemesis.lock))
 
     def watch(*_: object) -> None:
         for host in nemesis.world.hosts:
@@ -255,14 +247,14 @@ def onlookers(nemesis: Nemesis) -> None:
 
 def broken_off(nemesis: Nemesis) -> None:
     """Behind each grant beside a valid lease connections of its client end, and it asks again."""
+    timeout = nemesis.options.lease(None).request_timeout
 
     def cut(client: Client | None) -> None:
-        for server in client.calls.connections.servers if client else ():
-            if server.connection is not None and server.connection.pending:
-                server.connection.cut()
+        for connection in client.commands.links if client else ():
+            if connection.pending:
+                connection.cut()
 
     def later(client: Client | None, _: Host | None) -> None:
-        timeout = nemesis.play.fleet[0].lease(None).request_timeout
         nemesis.later(timeout * nemesis.dice.uniform(0.15, 0.97), lambda: cut(client))
 
     behind_each(nemesis, "rival", 0.7, later)
@@ -270,21 +262,20 @@ def broken_off(nemesis: Nemesis) -> None:
 
 def evictions(nemesis: Nemesis) -> None:
     """An operator, whom nothing holds up, evicts those that were handed the lock."""
-    operator = nemesis.world.client(nemesis.play.fleet[0])
+    operator = nemesis.world.client(nemesis.options)
 
     def evict(*_: object) -> None:
-        start = lambda: operator.thread().start(operator.evict(nemesis.lock))  # noqa: E731
-        nemesis.later(nemesis.dice.uniform(0.0, 0.3), start)
+        nemesis.later(nemesis.dice.uniform(0.0, 0.3), lambda: operator.begin(operator.evict(nemesis.lock)))
 
     behind_each(nemesis, "claim", nemesis.dice.choice((0.3, 0.7)), evict)
 
 
 def die_asking(nemesis: Nemesis) -> None:
     """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
-    client, options = nemesis.world.client(nemesis.play.fleet[0]), nemesis.play.fleet[0].lease(None)
+    client = nemesis.world.client(nemesis.options)
     for there, _ in nemesis.dice.sample(client.ways, len(client.ways) // 2 + 1):
         there.shut()
-    client.thread().start(client.trying_once(LockOptions(nemesis.lock, options), 0.0))
+    client.begin(client.trying_once(nemesis.lock))
     nemesis.later(0.01, client.kill)
 
 

@@ -98,24 +98,15 @@ class Setup:
     replicas: tuple[int, ...] = ()
     spare: bool = False
     habit: str = "any"
-    #: The part of the ways from a client to a master that are slow all the time.
-    far: float = 0.0
-    #: The part of the clients that are of an older version.
-    older: float = 0.0
-    #: The part of the ways from a client to a master that are shut at first.
-    cut_off: float = 0.0
-    #: The part of the masters whose last fencing token is ahead of their clocks.
-    ahead: float = 0.0
-    #: How often the connection ends as well when a fault that comes again shuts a way.
-    resets: float = 0.0
-    #: How often the watchdogs are kept from running for a moment, between any two steps.
-    pauses: float = 0.0
-    #: The part of the acquires whose lock stays taken for a time, also after an earlier release.
-    keeps: float = 0.0
-    #: The part of the holds that change hands.
-    hands: float = 0.0
-    #: The part of the acquires that are of readers; some writers read on then.
-    readers: float = 0.0
+    far: float = 0.0  # the part of the ways from a client to a master that are slow all the time
+    older: float = 0.0  # the part of the clients that are of an older version
+    cut_off: float = 0.0  # the part of the ways from a client to a master that are shut at first
+    ahead: float = 0.0  # the part of the masters whose last fencing token is ahead of their clocks
+    resets: float = 0.0  # how often the connection ends as well when a fault that comes again shuts a way
+    pauses: float = 0.0  # how often the watchdogs are kept from running for a moment, between any two steps
+    keeps: float = 0.0  # the part of the acquires whose lock stays taken for a time, even if it is released
+    hands: float = 0.0  # the part of the holds that change hands
+    readers: float = 0.0  # the part of the acquires that are of readers; some writers read on then
 
 
 @dataclass(frozen=True)
@@ -259,7 +250,6 @@ def _beside(dice: Random, step: Step, other: Step) -> Step:
 
 
 def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Schedule:
-    """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
     also = Random(f"readers {seed}")
@@ -314,6 +304,5 @@ def mutated(schedule: Schedule, other: Schedule, seed: int) -> Schedule:
 
 
 def without(schedule: Schedule, left_out: Sequence[int]) -> Schedule:
-    """The same without some of its steps."""
     gone = set(left_out)
     return replace(schedule, steps=tuple(step for i, step in enumerate(schedule.steps) if i not in gone))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
+from rlock.rules import scripts
 from rlock.rules.keys import NOTE, OWN
-from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.options import ClientOptions
 
 from .schedules import CARELESS
 
@@ -28,19 +29,16 @@ def nonsense(nemesis: Nemesis) -> None:
 
 def evict(nemesis: Nemesis) -> None:
     client = nemesis.client()
-    if nemesis.play.setup.mode == "leases":  # an operator, whom nothing holds up
-        client = nemesis.world.client(nemesis.play.fleet[0])
+    if nemesis.mode == "leases":  # an operator, whom nothing holds up
+        client = nemesis.world.client(nemesis.options)
     if client is not None and not client.careless:  # its ban would be as long as its lease
-        thread = client.thread()
-        client.do(lambda: thread.start(client.evict(nemesis.lock)))
+        client.begin(client.evict(nemesis.lock))
 
 
 def look(nemesis: Nemesis) -> None:
     """Ask who has the lock; a client that only looks learns of a flush by that."""
-    client = nemesis.client()
-    if client is not None:
-        thread = client.thread()
-        client.do(lambda: thread.start(client.curious(nemesis.lock)))
+    if client := nemesis.client():
+        client.begin(client.curious(nemesis.lock))
 
 
 def init(nemesis: Nemesis) -> None:
@@ -55,7 +53,7 @@ def init(nemesis: Nemesis) -> None:
 
 def flush_scripts(nemesis: Nemesis) -> None:
     for host in nemesis.world.hosts:
-        host.flush_scripts()
+        host.flushed_scripts = {script.sha for script in scripts.ALL}
 
 
 def stranger(nemesis: Nemesis) -> None:
@@ -71,7 +69,9 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
     """Never while its keys are locks: they would last longer."""
     host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
     if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
-        host.step(-seconds)
+        host.skew -= seconds
+        host.world.skew += seconds
+        host.clock_was_set = True
 
 
 def careless(nemesis: Nemesis) -> None:
@@ -79,7 +79,7 @@ def careless(nemesis: Nemesis) -> None:
 
     In the mode "guard" it may not reach the master that was the last to forget.
     """
-    dice, guard = nemesis.dice, nemesis.play.setup.mode == "guard"
+    dice, guard = nemesis.dice, nemesis.mode == "guard"
     ttl, without = dice.choice(CARELESS), None
     if guard:  # all restart guards have to end in the time of the schedule
         ttl, forgetful = CARELESS[0], max(nemesis.world.hosts, key=lambda host: host.lost_at)
@@ -92,9 +92,7 @@ def careless(nemesis: Nemesis) -> None:
     client.careless = True
     if without is not None:
         client.ways[without.index][0].shut()
-    waits_s = dice.choice((0.3, 1.0) if guard else (0.0, 0.3))
-    lock = LockOptions(nemesis.lock, options.lease(None))
-    client.thread().start(client.trying_once(lock, waits_s))
+    client.begin(client.trying_once(nemesis.lock, dice.choice((0.3, 1.0) if guard else (0.0, 0.3))))
 
 
 STRANGERS = (nonsense, evict, init, look, flush_scripts, stranger, set_a_clock_back, careless)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from rlock.procedures.contender import Contender
-from rlock.rules.options import LockOptions
 from rlock.rules.waiting import Step
 from tests.seeds import first_seed
 
-from .client import Client
 from .play import Play
 from .schedules import Setup, drawn
 
 SCHEDULES = 150
-
-
-class Fair(Play):
-    """A schedule without faults in which all take their turn."""
-
-    def options(
-        self, client: Client, name: str, dice: Random, *, fair: bool, renew: bool = True
-    ) -> LockOptions:
-        return super().options(client, name, dice, fair=True, renew=renew)
 
 
 @pytest.mark.rule("4.5")
@@ -47,7 +35,9 @@ def played(seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
     schedule = drawn(seed, setup=Setup(clients=4, jitter=0.005, locks=2))
     schedule = replace(schedule, setup=replace(schedule.setup, readers=0.0))  # which pass waiting writers
     takes = tuple(step for step in schedule.steps if step.what == "take")
-    play, init, step = Fair(replace(schedule, steps=takes)), Contender.__init__, Contender.step
+    init, step, options = Contender.__init__, Contender.step, Play.options
+    patch.setattr(Play, "options", lambda *args, **how: options(*args, **{**how, "fair": True}))
+    play = Play(replace(schedule, steps=takes))
     events = play.world.events
     asked, arrived = dict[Contender, float](), dict[Contender, float]()
     #: By lock: when each owner so far began to ask.

@@ -7,7 +7,7 @@ token remains of a dead attempt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -76,10 +76,6 @@ class Owner:
     def has_key(self, master: int) -> bool:
         """Whether its key on a master is that of the client in the specification, and no remains."""
         return master not in self.kept and (self.won or master in self.ran)
-
-    def is_too_late(self) -> bool:
-        """Whether its attempt can be won no more. Its thread need not run for that."""
-        return not self.won and self.client.clock() >= self.decided_by
 
     def next_round(self, call: PendingCall, longest: float = math.inf) -> None:
         self.round, self.ran, self.decided_by = {call}, set(), call.sent_at + longest
@@ -151,7 +147,7 @@ class Trace:
         if owner is not None and owner.has_ended():
             self._end(owner)
             return None
-        if owner is not None and owner.is_too_late():
+        if owner is not None and not owner.won and owner.client.clock() >= owner.decided_by:
             # No master tells that: a thread that does not run still has its votes, and cannot win.
             self._lose(owner)
         return owner
@@ -172,13 +168,13 @@ class Trace:
             number = len(self.short)
         owner = self._owners[token] = Owner(client, token, number)
         owner.next_round(call, self._limit_s)
-        self.add("client", 0, number, client.lost_in_a_million())
+        lost_in_a_million = max(0, round((1 - client.rate) * 1e6))
+        self.add("client", 0, number, lost_in_a_million)
         return owner
 
     def granted(
         self, client: Client, token: str, call: PendingCall | None, master: int, lease: int, age: int
     ) -> None:
-        """An acquire wrote a lease, or a release that hands the lock over."""
         owner = self._alive(token)
         if owner is None and call is not None and token not in self._given_up and not client.dead:
             owner = self._begin(client, token, lease, call)
@@ -198,7 +194,6 @@ class Trace:
             owner.ran.add(master)
 
     def prolonged(self, token: str, call: PendingCall | None, master: int, age: int, *, healed: bool) -> None:
-        """A renewal or a healing wrote a lease."""
         owner = self._alive(token)
         if owner is None:
             self.remains(master, age)
@@ -272,21 +267,13 @@ class Trace:
         owner = self._alive(token)
         if owner is not None:
             counted = owner.renewing() if owner.won else owner.granting()
-            left = math.floor((until - owner.client.clock()) * 1000)
-            self._wins(owner, counted, left)
+            for master in counted:
+                self.add("counts", master + 1, owner.number)
+            self.add("win", len(counted), owner.number, math.floor((until - owner.client.clock()) * 1000))
             owner.won, owner.until, owner.round = True, until, set()
-
-    def _wins(self, owner: Owner, counted: Iterable[int], left: int) -> None:
-        masters = [master + 1 for master in counted]
-        for master in masters:
-            self.add("counts", master, owner.number)
-        self.add("win", len(masters), owner.number, left)
 
     def fails(self, token: str) -> None:
         """A round of renewal is over; its late commands count no more."""
         owner = self._alive(token)
         if owner is not None:
             owner.round = set()
-
-
-__all__ = ["NO_NOTE", "UNREAD", "Event", "Trace", "leases", "taken_apart"]

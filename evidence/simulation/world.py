@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from rlock._client import subscriptions
-from rlock.rules import keys
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import Hold
 from rlock.rules.options import DEFAULT_TTL, ClientOptions
@@ -21,9 +20,9 @@ from rlock.rules.options import DEFAULT_TTL, ClientOptions
 from .client import Client
 from .events import Events, Latency
 from .groups import Group
-from .hosts import EPOCH_US, Host
+from .hosts import Host
 from .recorder import Recorder
-from .referee import Referee, Violation
+from .referee import Referee
 
 _log = logging.getLogger("rlock")
 
@@ -36,56 +35,46 @@ class Network:
     messages: Latency = field(default_factory=Latency)
     replication: Latency = field(default_factory=Latency)
 
-    @property
-    def round_trip(self) -> float:
-        """The mean of a command and its reply."""
-        return 2 * self.commands.mean
 
-
+@dataclass(eq=False)
 class World:
     """Everything there is, and the time."""
 
-    def __init__(
-        self,
-        masters: int,
-        seed: int,
-        network: Network | None = None,
-        *,
-        skew: float = 0.005,
-        drift: float = 0.0,
-        max_ttl: float = DEFAULT_TTL,
-        replicas: Mapping[int, int] | None = None,
-        spare: bool = False,
-    ) -> None:
-        """``replicas``: the masters that are groups, and how many replicas each has. ``spare``: see Group."""
-        self.max_ttl_ms = round(max_ttl * 1000)
-        self.seed = seed
-        self.skew = skew
-        self.random = Random(seed)
+    masters: int
+    seed: int
+    network: Network = field(default_factory=Network)
+    skew: float = 0.005
+    drift: float = 0.0
+    max_ttl: float = DEFAULT_TTL
+    #: Of its first masters, which are groups; ``spare``: see Group.
+    replicas: tuple[int, ...] = ()
+    spare: bool = False
+    #: Whether users may CLIENT KILL their own connections.
+    may_kill: bool = True
+    #: What happened, for people: a list if it is to be kept.
+    history: list[str] | None = None
+    #: Called with what has happened: an event, its client, its master and its owner.
+    happens: Callable[[str, Client | None, Host | None, str], object] = lambda *_: None
+    #: Called when a client tells that it has lost a hold.
+    on_lost: Callable[[Client, Hold], object] = lambda *_: None
+    recorder: Recorder | None = None
+
+    def __post_init__(self) -> None:
+        self.max_ttl_ms = round(self.max_ttl * 1000)
+        self.random = Random(self.seed)
         self.events = Events()
-        self.network = network or Network()
-        #: Whether users may CLIENT KILL their own connections.
-        self.may_kill = True
         self.clients: list[Client] = []
         self.referee = Referee(self)
-        self.recorder: Recorder | None = None
         #: Commands that went to masters, by script.
         self.sent: Counter[str] = Counter()
-        #: Called with what has happened: an event, its client, its master and its owner.
-        self.happens: Callable[[str, Client | None, Host | None, str], object] = lambda *_: None
-        #: Called when a client tells that it has lost a hold.
-        self.on_lost: Callable[[Client, Hold], object] = lambda *_: None
-        #: What happened, for people: a list if it is to be kept.
-        self.history: list[str] | None = None
-        uniform = self.random.uniform
-        self.groups = {i: Group(self, i, k, skew, drift, spare=spare) for i, k in (replicas or {}).items()}
+        self.groups = {i: Group(self, i, k, spare=self.spare) for i, k in enumerate(self.replicas)}
         #: The masters; of a group, its primary.
-        self.hosts = [
-            self.groups[i].primary
-            if i in self.groups
-            else Host(self, i, uniform(-skew, skew), 1 + uniform(-drift, drift))
-            for i in range(masters)
-        ]
+        self.hosts: list[Host] = [group.primary for group in self.groups.values()]
+        self.hosts += [Host(self, i, *self.clock()) for i in range(len(self.groups), self.masters)]
+
+    def clock(self) -> tuple[float, float]:
+        skew, drift = (self.random.uniform(-most, most) for most in (self.skew, self.drift))
+        return skew, 1 + drift
 
     @property
     def servers(self) -> list[Host]:
@@ -96,26 +85,27 @@ class World:
         """The server to which a new connection to a master goes."""
         return self.groups[master].named() if master in self.groups else self.hosts[master]
 
-    def client(self, options: ClientOptions | None = None, *, joined: bool = True, **clock: float) -> Client:
-        client = Client(self, f"c{len(self.clients):03d}", options, joined=joined, **clock)
+    def client(
+        self,
+        options: ClientOptions | None = None,
+        joined: bool = True,
+        offset: float = 0.0,
+        rate: float = 1.0,
+    ) -> Client:
+        label = f"c{len(self.clients):03d}"
+        client = Client(self, label, options or ClientOptions(), joined, offset, rate)
         self.clients.append(client)
         return client
 
     def run(self, until: float = math.inf, done: Callable[[], bool] = lambda: False) -> bool:
-        with self._at_work():
-            return self.events.run(until, done)
-
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
         with ExitStack() as stack:
             if self.recorder is not None:
-                stack.enter_context(self.recorder.watching())
+                self.recorder.watch(stack)
             # The connections of subscribers carry words.
             stack.enter_context(patch.object(subscriptions, "encode", lambda words: words))
-            level = _log.level
+            stack.callback(_log.setLevel, _log.level)
             _log.setLevel(logging.CRITICAL)
-            stack.callback(_log.setLevel, level)
-            yield
+            return self.events.run(until, done)
 
     def close(self) -> None:
         """Nothing runs any more, and what Python collects later has no effect."""
@@ -140,21 +130,8 @@ class World:
         if self.history is not None:
             self.history.append(f"{self.events.now * 1e3:11.3f} ms  {what} {_short(owner)}".rstrip())
 
-    def left(self, name: str) -> dict[int, tuple[dict[str, str], list[str]]]:
-        """What stands on the masters about a lock: its holder, its queue; masters with nothing left out."""
-        found = {}
-        for i, host in enumerate(self.hosts):
-            holder = host.left(name)
-            queue = [waiter for waiter, _ in host.master.line(keys.queue(name))]
-            if holder or queue:
-                found[i] = (holder, queue)
-        return found
-
 
 def _short(word: str) -> str:
     """An owner token or a place as a person wants to read it."""
     client, mark, uuid = word.partition(":")
     return f"{client}:{uuid[:4]}" if mark and len(uuid) >= 32 else word[:34]
-
-
-__all__ = ["EPOCH_US", "Network", "Violation", "World"]

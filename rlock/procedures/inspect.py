@@ -57,9 +57,8 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tuple[Ballot, bool]]:
     """The first answers, and whether an owner may have a quorum.
 
-    The answers of one round are of different instants: the votes of an owner may have moved from master to
-    master meanwhile. A master that says "free" in both rounds was free between them, unless a whole lease
-    began and ended within the two. An owner that a master names may have one of MIN_TTL.
+    The answers of one round are of different instants: an owner's votes may have moved among the masters
+    meanwhile. One that says "free" in both rounds was free between them, unless a lease is shorter than both.
     """
     ballot = yield from _ask(masters, name, timeout)
     if may_be_held(masters.context, ballot) or ballot.quorum == 1:

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from rlock.cli.scan.look import statuses
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
-from rlock.procedures.inspect import locked, status
+from rlock.procedures.inspect import locked
 from rlock.rules import scripts
 from rlock.rules.keys import READERS
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named, said, words
+from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named
 
 FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
@@ -153,30 +152,30 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
 @pytest.mark.rule("1.2", "3.6")
 def test_locked_says_free_only_when_that_is_certain() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
-    for votes, expected in (
-        ([theirs, theirs, ABSENT], True),
-        ([theirs, ABSENT, ABSENT], False),
-        ([ABSENT, ABSENT, DOWN], False),
-        ([theirs, ABSENT, DOWN], True),  # the dead master may have the second vote
-        ([theirs, ABSENT, FORGETFUL], True),  # and so may one that restarted have had it
-        ([theirs, ABSENT, theirs._replace(holder="later:1", guarded=True)], True),  # whomever it names now
-    ):
-        world = World(3, votes)
-        assert world.run(locked(world, "x", 0.5)) is expected
     writer, reader = "them/1:0123456789abcdef01234", "them/1+shared:0123456789abcdef01239"  # it reads on
-    reads = theirs._replace(holder=READERS, queue=Queue(readers=(reader,)))
-    for holder, expected in ((writer, True), (writer.replace("cdef", "0000"), False)):
-        world = World(3, [theirs._replace(holder=holder), reads, theirs._replace(holder="other:1")])
-        assert world.run(locked(world, "x", 0.5)) is expected
-    # Its votes move from one master to another while they answer, or may have done so in that time.
-    for second, takes, expected in (
-        ([theirs, ABSENT, theirs], 0.01, True),
-        ([ABSENT, ABSENT, theirs], 0.01, False),
-        ([ABSENT, ABSENT, theirs], 0.06, True),
-    ):
-        world = World(3, [ABSENT, ABSENT, theirs], second, call_takes=takes)
-        assert world.run(locked(world, "x", 0.5)) is expected
-    world = World(3, [theirs, theirs._replace(holder="old:1"), ABSENT])
+    writes, reads = (
+        theirs._replace(holder=writer),
+        theirs._replace(holder=READERS, queue=Queue(readers=(reader,))),
+    )
+    others = theirs._replace(holder="other:1")
+    rounds: list[tuple[bool, float, list[list[Vote]]]] = [
+        (True, 0.0, [[theirs, theirs, ABSENT]]),
+        (False, 0.0, [[theirs, ABSENT, ABSENT]]),
+        (False, 0.0, [[ABSENT, ABSENT, DOWN]]),
+        (True, 0.0, [[theirs, ABSENT, DOWN]]),  # the dead master may have the second vote
+        (True, 0.0, [[theirs, ABSENT, FORGETFUL]]),  # and so may one that restarted have had it
+        (True, 0.0, [[theirs, ABSENT, others._replace(guarded=True)]]),  # whomever it names now
+        (True, 0.0, [[writes, reads, others]]),
+        (False, 0.0, [[writes._replace(holder=writer.replace("cdef", "0000")), reads, others]]),
+        # Its votes move from one master to another while they answer, or may have done so in that time.
+        (True, 0.01, [[ABSENT, ABSENT, theirs], [theirs, ABSENT, theirs]]),
+        (False, 0.01, [[ABSENT, ABSENT, theirs], [ABSENT, ABSENT, theirs]]),
+        (True, 0.06, [[ABSENT, ABSENT, theirs], [ABSENT, ABSENT, theirs]]),
+    ]
+    for expected, takes, votes in rounds:
+        world = World(3, *votes, call_takes=takes)
+        assert world.run(locked(world, "x", 0.5)) is expected, votes
+    world = World(3, [theirs, others, ABSENT])
     world.context = replace(world.context, groups={1: 1})  # its former primary answers
     assert world.run(locked(world, "x", 0.5)) is True
     world = World(3, [theirs, DOWN, DOWN])
@@ -199,10 +198,6 @@ def test_a_token_that_took_until_the_end_of_the_round_is_no_grant() -> None:
                 world.acquire(AT_ONCE)
             assert world.sent(scripts.RELEASE)
         assert len(world.sent(scripts.FENCE)) == 1
-
-
-THEIRS = Vote(Code.YES, "them:1", 1, 500)
-OTHERS = Vote(Code.YES, "others:2", 1, 400)
 
 
 @pytest.mark.rule("3.11")
@@ -235,17 +230,6 @@ def test_a_longer_lease_that_no_quorum_notes_in_time_is_undone_everywhere(why: s
         world.acquire(AT_ONCE)
     (undo, *_) = world.sent(scripts.RELEASE)
     assert undo.targets == [0, 1, 2]
-
-
-def test_many_locks_are_asked_for_side_by_side_and_told_as_one_is() -> None:
-    world = World(3, [THEIRS, THEIRS, DOWN], [ABSENT] * 3, [OTHERS, THEIRS, ABSENT])
-    found = world.run(statuses(world, ["a", "b", "c"], 0.5, 7))
-    assert world.batches == [3]
-    assert [words(call)[3] for call in world.steps] == ["a", "b", "c"]
-    assert {said(call)[0] for call in world.steps} == {"6"}, "the rank of the seventh waiter"
-    alone = World(3, [THEIRS, THEIRS, DOWN])
-    assert found[0] == alone.run(status(alone, "a", 0.5))
-    assert [each.holder for each in found] == ["them:1", None, None]
 
 
 def test_a_vote_of_a_split_round_goes_to_the_first_in_the_queue_and_wakes_nobody_else() -> None:

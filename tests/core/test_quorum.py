@@ -15,13 +15,13 @@ from rlock.rules.options import LeaseOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.waiting import MOVES, STAGES, LostRound, Move, Stage, Step, next_move
 
+from .world import DENIED, DOWN, ODD
+
 YES = Vote(Code.YES, "me:1")
 THEIRS = Vote(Code.FOREIGN, "them:1", 1, 9_000)
 OTHERS = Vote(Code.FOREIGN, "others:1", 1, 9_000)
 QUEUED = Vote(Code.QUEUED, "first:1", ticket=7)
 YOUNG = THEIRS._replace(guarded=True)
-DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
-DENIED = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
 NOW = 1000.0
 #: The stages in which a contender sends rounds.
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
@@ -126,7 +126,6 @@ def test_a_contender_can_withdraw_in_each_stage_and_is_new_then(stage: Stage) ->
 
 
 ANSWERS = (YES, THEIRS, DOWN)
-ODD = Vote(Code.NOT_A_LOCK)
 YOUNG_YES = Vote(Code.FAULT, "me:1", fault=Fault(FaultKind.GUARDED, "it restarted"), guarded=True)
 
 

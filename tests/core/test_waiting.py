@@ -12,20 +12,7 @@ from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
-from .world import (
-    ABSENT,
-    DOWN,
-    YES,
-    Call,
-    Collect,
-    Send,
-    Subscribe,
-    Wait,
-    World,
-    held_by,
-    named,
-    said,
-)
+from .world import ABSENT, DOWN, YES, Call, Collect, Send, Subscribe, Wait, World, held_by, named, said
 
 
 @pytest.mark.rule("4.2")
@@ -172,13 +159,6 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     time.correct(votes, 100.0, 100.002)
     assert time.us(100.001) == 7_000_000_400
     assert time.us(101.001) == 7_001_000_400
-
-
-def test_a_grant_that_tells_the_time_corrects_it_and_says_nothing_of_other_masters() -> None:
-    world = World(3, [YES._replace(time_us=7_000_000)] * 2 + [YES])
-    world.context.time.note(0, 9_000_000, world.now)
-    world.acquire(FOR_EVER)
-    assert world.context.time.us(world.now) == 7_000_000
 
 
 def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:

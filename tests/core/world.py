@@ -66,15 +66,17 @@ class Collect(NamedTuple):
     until: float
 
 
+class Subscribe(NamedTuple):
+    contender: Contender
+
+
+class Unsubscribe(NamedTuple):
+    contender: Contender
+
+
 class Wait(NamedTuple):
     contender: Contender
-    until: float = 0.0
-
-
-class Subscribe(Wait): ...
-
-
-class Unsubscribe(Wait): ...
+    until: float
 
 
 class World(Port, Masters, Notifications):
@@ -90,7 +92,6 @@ class World(Port, Masters, Notifications):
         #: What a master answers to a script, in place of the rounds.
         self.replies: dict[scripts.Script, Callable[[Call, int], Vote]] = {}
         self.steps: list[Any] = []
-        self.batches: list[int] = []
         self.park: Callable[[Wait], Wake] = self._sleep
         self.subscribed = False
         self.heard_by = masters
@@ -180,7 +181,6 @@ class World(Port, Masters, Notifications):
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:
-        self.batches.append(len(requests))
         ballots = []
         for request in requests:
             ballot = yield from self.call(request)

@@ -1,8 +1,8 @@
 """The pages: what they show is run or compared; the site is complete; no code is shown that nothing runs.
 
 The commands of cli.md and doctor.md, the settings of operations.md. A row of the table of faults has a test.
-docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short.
-The line before each block says what runs it:
+docs/messages.md has each text that rlock logs, or raises while it runs; and no other. The pages stay short,
+and none says what another one says. The line before each block says what runs it:
 
 ``<!-- recipe: NAME -->``           a test that names the page runs it
 ``<!-- terminal: NAME -->``         it is part of the page's story: test_stories.py
@@ -180,6 +180,30 @@ def test_the_page_has_each_message_and_no_other() -> None:
 
 #: Of all pages in docs/. Change it only downwards.
 MOST_WORDS = 38_400
+
+
+WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
+#: More words in a row in two places are a sentence that was copied.
+LONGEST_RUN = 25
+#: Programs, and tables that the code computes, may repeat each other.
+_NO_SENTENCES = re.compile(
+    r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
+)
+
+
+def test_no_page_says_a_thing_twice() -> None:
+    seen: dict[str, str] = {}
+    twice: list[str] = []
+    for page in WRITTEN:
+        text = re.sub(r"\]\([^)]*\)", "]", page.read_text(encoding="utf-8"))  # the targets of links
+        for part in _NO_SENTENCES.sub("|", text).split("|"):
+            words = re.findall(r"[\w']+", part.lower())
+            for i in range(len(words) - LONGEST_RUN):
+                run = " ".join(words[i : i + LONGEST_RUN + 1])
+                if run in seen:
+                    twice.append(f"{page.name}, {seen[run]}: {run}")
+                seen[run] = page.name
+    assert twice == []
 
 
 def test_the_pages_do_not_grow() -> None:

@@ -276,12 +276,9 @@ def test_a_reader_is_put_back_on_a_master_that_restarted(
 
 
 @pytest.mark.kinds("blocking")
-def test_redisson_has_no_readers_here(urls: list[str]) -> None:
-    with (
-        rlock.Client(urls, interop="redisson") as client,
-        pytest.raises(OptionsError, match="leave interop out"),
-    ):
-        client.read_write_lock("x")
+def test_redisson_has_no_readers_here(connect: MakeClient) -> None:
+    with pytest.raises(OptionsError, match="leave interop out"):
+        connect(interop="redisson").read_write_lock("x")
 
 
 @pytest.mark.kinds("blocking")

@@ -12,16 +12,7 @@ import rlock
 from rlock import Client
 
 from ..servers import Fleet, raw
-from .conftest import (
-    WAITER,
-    MakeClient,
-    StartChild,
-    acquired,
-    eventually,
-    in_background,
-    in_thread,
-    running,
-)
+from .conftest import WAITER, MakeClient, StartChild, acquired, eventually, in_background, in_thread, running
 
 EVERY_KIND = True
 
@@ -49,7 +40,7 @@ def test_threads_and_clients_exclude_each_other(client: Client, other: Client) -
 
 @pytest.mark.rule("1.1")
 def test_nested_acquires_cost_no_network(masters3: Fleet, connect3: MakeClient) -> None:
-    lock = connect3().lock("x")
+    lock = connect3(ttl=10.0).lock("x")
     with lock, masters3.paused():
         for _ in range(1000):
             lock.acquire()

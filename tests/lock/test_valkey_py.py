@@ -21,11 +21,9 @@ from . import tasks
 
 valkey = pytest.importorskip("valkey", reason="valkey is in the group test")
 
-both = pytest.mark.parametrize(
-    ("client_type", "library"),
-    [(rlock.Client, valkey), (tasks.Client, valkey.asyncio)],
-    ids=["blocking", "asyncio"],
-)
+NAMES = ("client_type", "library")
+LIBRARIES = [(rlock.Client, valkey), (tasks.Client, valkey.asyncio)]
+both = pytest.mark.parametrize(NAMES, LIBRARIES, ids=["blocking", "asyncio"])
 
 
 def excludes(client: Any, masters: Any) -> None:
@@ -47,13 +45,7 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
             excludes(client, real_masters(len(client.masters)).urls)
 
 
-@pytest.mark.parametrize(
-    ("client_type", "library"),
-    [
-        *((rlock.Client, library) for library in (valkey, redis)),
-        *((tasks.Client, library.asyncio) for library in (valkey, redis)),
-    ],
-)
+@pytest.mark.parametrize(NAMES, [*LIBRARIES, (rlock.Client, redis), (tasks.Client, redis.asyncio)])
 def test_a_sentinel_of_each_library_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
         hosts = [("127.0.0.1", group.sentinels[0].port)]

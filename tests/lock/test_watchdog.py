@@ -33,16 +33,9 @@ def test_an_on_lost_that_raises_or_blocks_harms_no_other_lock(
     connect3: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect3(ttl=0.6)
-    release = threading.Event()
-
-    def block(error: rlock.LeaseLostError) -> None:
-        release.wait(10)
-
-    def fail(error: rlock.LeaseLostError) -> None:
-        raise ZeroDivisionError
-
-    third = client.lock("c")
-    for lock in (client.lock("a", on_lost=block), client.lock("b", on_lost=fail), third):
+    release, third = threading.Event(), client.lock("c")
+    blocks, raises = (lambda _: release.wait(10)), (lambda _: int("no number"))
+    for lock in (client.lock("a", on_lost=blocks), client.lock("b", on_lost=raises), third):
         lock.acquire()
     client.evict("a")
     client.evict("b")
