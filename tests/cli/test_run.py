@@ -41,7 +41,7 @@ def test_fair_runs_take_their_turns_and_status_shows_who_waits(start: Start, mas
         runs = []
         for _ in range(3):
             runs.append(start("run", "--fair", "job", "--", "date", "+%s%N"))
-            assert eventually(lambda: client.status("job").queue_length == len(runs))
+            assert eventually(lambda: client.status("job").queue_length == len(runs), 30)
         code, out, _ = ended(start("status", "job"))
         assert code == 0
         told = out.splitlines()
