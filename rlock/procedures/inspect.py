@@ -45,8 +45,7 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
 def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
     """Whether some owner may hold it; False is certain about leases that are longer than this takes.
 
-    Raises `QuorumUnreachableError` if fewer than a quorum answered, or if no master names a holder and too
-    many may have forgotten one.
+    Raises `QuorumUnreachableError` if too few answered, or too many may have forgotten an unnamed holder.
     """
     ballot, held = yield from _ask_twice(masters, name, timeout)
     if held and not ballot.most_named()[1]:

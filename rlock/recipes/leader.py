@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from .._client.engine import Engine
 from .._client.runtime import NO_WAIT
 from .._sync import runtime as threads
 from ..errors import NOT_LEADER, LeaseLostError, OptionsError, RLockError
+from ..events import log
 from ..procedures.acquire import AT_ONCE, FOR_EVER
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -28,7 +28,6 @@ from ..rules.options import check_callback
 from ..rules.timing import CLAIM_S, step_down_margin
 from .holding import contend
 
-log = logging.getLogger("rlock")
 Observer = Callable[..., object]
 
 STAY_AWAY_S = 1.0  # after a failed ``on_started``, or an error that waiting cannot mend

@@ -17,10 +17,14 @@ from typing import Any
 from .._client.engine import Engine
 from ..base import OnLost
 from ..errors import LeaseLostError, OptionsError, RLockError
+from ..model import Verdict
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
+from ..procedures.contender import Contender
+from ..procedures.inspect import no_quorum
 from ..procedures.port import WaitGenerator
 from ..rules.options import LockOptions
+from ..rules.quorum import Ballot, Settle
 from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, together
 
@@ -111,32 +115,39 @@ class AsyncLocks(HoldsOfAll, ForTasks):
 
 
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
-    """Acquire all names, or none. False: the time is over, and another owner had one of them."""
-    pause, refused = PAUSE_S, (yield from _try_all(engine, wanted))
+    """Acquire all names, or none. False: the time is over, and another owner had one of them.
+
+    If nobody is known to have had the one that was refused last, it is asked for once more behind the time.
+    """
+    pause, refused, over = PAUSE_S, (yield from _try_all(engine, wanted)), False
     while refused is not None:
-        if not (yield from engine.acquire(refused, until)):
+        if not (yield from engine.acquire(refused.options, until)):
             return False
-        kept = engine.held(refused.hold_name)
+        kept = engine.held(refused.options.hold_name)
         refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
         if refused is None:
             return True
         with suppress(LeaseLostError):  # it is given back all the same
             yield from engine.release_gen(kept)
-        left = until - engine.clock()
-        if left <= 0:
+        left, findings = until - engine.clock(), refused.findings
+        if left <= 0 and findings.contended:
             return False
-        yield from engine.runtime.sleep(min(engine.context.random.uniform(0.0, pause), left))
+        if over:
+            raise no_quorum(engine.context, refused.options, findings.verdict, findings.ballot)
+        over = left <= 0
+        yield from engine.runtime.sleep(max(0.0, min(engine.context.random.uniform(0.0, pause), left)))
         pause = min(2 * pause, PAUSE_CAP_S)
     return True
 
 
-def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[LockOptions | None]:
-    """Ask for all names in one round trip. Returns the first name that was refused; then none is held."""
-    for options in wanted:
-        if engine.taken(options.name):
-            return options
+def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Contender | None]:
+    """Ask for all names in one round trip. Returns the first one that was refused; then none is held."""
     key, packed = engine.key(), Packed(engine)
     contenders = [engine.contender(key, options, AT_ONCE) for options in wanted]
+    for contender in contenders:
+        if engine.taken(contender.name):
+            contender.findings.contended = True
+            return contender
     try:
         for contender in contenders:
             yield from engine.prepare(contender)
@@ -144,8 +155,10 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
         grants = yield from together(engine.masters, attempts)
         pairs = list(zip(contenders, grants, strict=True))
         refused = next((each for each, grant in pairs if grant is None), None)
-        # The validity of a grant may have ended meanwhile.
-        refused = refused or next((each for each, grant in pairs if not engine.admit(each, grant)), None)
+        late = next((each for each, grant in pairs if not refused and not engine.admit(each, grant)), None)
+        if late is not None:  # the validity of its grant has ended meanwhile
+            refused = late
+            refused.findings.note(Verdict.TOO_LATE, Ballot(len(engine.context.masters), Settle.ALL))
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)
@@ -153,7 +166,7 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Loc
             else:
                 contender.told_end = True  # no event: the acquire goes on
                 engine.give_back(contender, RLockError("refused"))
-        return None if refused is None else refused.options
+        return refused
     except BaseException as error:
         for contender in contenders:
             engine.give_back(contender, error)

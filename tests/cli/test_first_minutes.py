@@ -110,7 +110,9 @@ def test_several_names_are_all_or_none(masters3: Fleet) -> None:
     assert found.out.count("held by") == 2
     with starter(masters3.urls) as start:
         line(start("hold", "b"))
-        assert rlock("run", "-n", "--also", "b", "a", "true", masters=masters3.urls).code == 75
+        busy = rlock("run", "-n", "--also", "b", "a", "true", masters=masters3.urls)
+        assert busy.code == 75
+        assert busy.err.startswith("rlock: not acquired: 'b' is held"), busy.err
         assert rlock("run", "-n", "a", "true", masters=masters3.urls).code == 0
 
 

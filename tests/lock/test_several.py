@@ -14,10 +14,13 @@ import pytest
 
 import rlock
 from rlock import Client, LeaseLostError
+from rlock.model import Verdict
+from rlock.procedures.contender import Contender
 from rlock.procedures.port import Request
 from rlock.recipes import semaphore as recipe
+from rlock.recipes import several as several_names
 from rlock.rules import commands
-from rlock.rules.quorum import Settle
+from rlock.rules.quorum import Ballot, Settle
 from rlock.testing import lose
 
 from ..servers import Fleet
@@ -71,6 +74,22 @@ def waiting(lock: Any) -> Iterator[threading.Thread]:
     """A thread that acquires and releases."""
     with running(lambda: lock.acquire() and lock.release()) as (thread,):
         yield thread
+
+
+def test_the_end_of_the_time_is_an_error_if_nobody_is_known_to_have_had_a_name(
+    connect: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_answers(port: Any, contender: Contender, timeout: float) -> Iterator[None]:
+        contender.findings.note(Verdict.UNREACHABLE, Ballot(3, Settle.ALL))
+        yield from ()
+
+    client = connect()
+    monkeypatch.setattr(several_names, "attempt", without_answers)
+    with pytest.raises(rlock.QuorumUnreachableError):
+        client.locks(["a", "b"]).acquire(timeout=0.2)
+    with pytest.raises(rlock.QuorumUnreachableError):
+        client.locks(["a", "b"]).acquire(blocking=False)
+    assert not client.lock("a").locked()
 
 
 def test_all_names_are_held_or_none(connect: MakeClient, masters: Any) -> None:

@@ -210,7 +210,9 @@ def run(
             outcome.event("not_acquired", {"outcome": "unreachable", **told}, str(error), always=True)
             sys.exit(exits.UNREACHABLE)
         if not got:
-            outcome.busy(time.monotonic() - began, _status(own, names))
+            status = _status(own, names)
+            one = status.name if also and isinstance(status, LockStatus) else name
+            outcome.busy(time.monotonic() - began, status, one)
             sys.exit(conflict_exit_code)
         acquired_at = time.monotonic()
         names = names if permits is None else [f"{name}#{lock.permit}"]
@@ -233,7 +235,8 @@ def run(
             except LeaseLostError as error:
                 guarded.error = error
                 watch.join(1.0)  # otherwise what COMMAND has started could live on: its SIGKILL comes last
-                outcome.event("lost", {"reason": error.reason})  # the log has said so in words
+                one = error.name if also else name
+                outcome.event("lost", {"name": one, "reason": error.reason})  # the log has said so in words
         if guarded.error is not None and not (on_lost == WARN and guarded.started):
             code = exits.LOST
         held = time.monotonic() - acquired_at

@@ -49,11 +49,12 @@ class Outcome:
         if not self._json and self._verbose:
             complain(text)
 
-    def busy(self, waited: float, found: LockStatus | Exception) -> None:
-        """Somebody else had the lock for all the time."""
+    def busy(self, waited: float, found: LockStatus | Exception, name: str = "") -> None:
+        """Somebody else had the lock for all the time. ``name``: of one of several."""
         holder, since = (found.holder, found.since) if isinstance(found, LockStatus) else (None, None)
-        told = {"outcome": "busy", "waited": waited, "holder": holder, "since": since}
-        self.event("not_acquired", told, f"not acquired: {_holder(self._name, found)}", always=not self.quiet)
+        name = name or self._name
+        told = {"name": name, "outcome": "busy", "waited": waited, "holder": holder, "since": since}
+        self.event("not_acquired", told, f"not acquired: {_holder(name, found)}", always=not self.quiet)
         self.detail(f"gave up after {waited:.6f} seconds")
 
 
