@@ -325,6 +325,19 @@ def test_a_release_wakes_the_owner_of_the_gate_without_polling(
     first.release()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dead", ["gpu#0", "gpu"])
+def test_a_dead_owner_of_a_permit_or_of_the_gate_costs_its_lease_and_a_second_and_a_half(
+    connect: MakeClient, dead: str
+) -> None:
+    """A thread that ends without a release: nobody renews its lease."""
+    client, other = connect(ttl=1.0), connect(ttl=1.0)
+    in_thread(client.lock(dead).acquire)
+    began = time.monotonic()
+    assert other.semaphore("gpu", permits=1, fair=True).acquire(timeout=10.0)
+    assert 0.5 < time.monotonic() - began < 2.5
+
+
 def test_a_lost_permit_is_reported_and_given_back(connect: MakeClient) -> None:
     client = connect()
     lost: list[LeaseLostError] = []
