@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ..model import Code, Vote
 from ..rules import commands
 from ..rules.holds import Hold
-from ..rules.keys import BANNED, holder_identity
+from ..rules.keys import BANNED, READERS, holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
@@ -245,9 +245,10 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
             named = holder_identity(vote.holder)
             holder = holder or named
-            # The same holder has renewed, or its longest reader has left. Another one may be a dead contender
-            # on this master alone, or stopped after a hand-off: the lease that the quorum named ends first.
-            free_at = expires_at if named == holder else min(free_at, expires_at)
+            # The same holder has renewed its lease. It is free sooner if another one has stopped after a hand-off,
+            # is dead and on this master alone, or if the reader with the longest lease has left.
+            later = max if named == holder and vote.holder != READERS else min
+            free_at = later(free_at, expires_at)
 
 
 def _ask_one(

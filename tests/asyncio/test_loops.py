@@ -187,8 +187,10 @@ _EVERYTHING = """
                     for task in tasks[::2]:
                         task.cancel()
                 await asyncio.wait(tasks)
+            async with client.lock("y") as lock:
+                assert not await lock.lost.wait(0.7)
+                await client.status("y")
             await asyncio.ensure_future(client.lock("left").acquire())
-            await asyncio.sleep(0.7)
             half = asyncio.ensure_future(take(client.lock("y")))
             await asyncio.sleep(0)
         # A client that is closed while its first connections are being made.
