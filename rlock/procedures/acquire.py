@@ -245,8 +245,8 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
             named = holder_identity(vote.holder)
             holder = holder or named
-            # The same holder has renewed its lease. The lock is free sooner if another one has stopped after a
-            # hand-off, or is dead and on this master alone; or if the reader with the longest lease has left.
+            # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
+            # a hand-off, or is dead and on this master alone; or if its longest reader has left.
             later = max if named == holder and vote.holder != READERS else min
             free_at = later(free_at, expires_at)
 
