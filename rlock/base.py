@@ -105,8 +105,8 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
         :param max_hold: seconds after which a hold is not renewed any more. It ends with its lease.
         :param hold_at_least: seconds from the acquire for which the lock stays taken, also after an earlier
             release and the end of the process: no other machine does the work again. At most ``max_ttl``.
-            The outermost acquire decides. A process that is killed before its release, or a thread or task
-            that ends without one, keeps the lock for the rest of its lease only.
+            The outermost acquire decides. A process that is killed before its release, a thread or task that
+            ends without one, and work that outlasts a lease with ``renew=False`` keep it for the lease only.
         :raises OptionsError: a value is impossible, or two options contradict each other.
         """
         if fair and self._options.interop:

@@ -125,11 +125,10 @@ class LockOptions:
             if not self.renew:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
         check_seconds("hold_at_least", self.hold_at_least, or_zero=True)
-        option, most = ("max_hold", self.max_hold) if self.renew else ("ttl", self.lease.ttl)
-        if most is not None and self.hold_at_least > most:
+        if self.max_hold is not None and self.hold_at_least > self.max_hold:
             raise OptionsError(
-                f"hold_at_least={self.hold_at_least:g} s is over {option}={most:g} s, after which the lock "
-                f"is lost{'' if self.renew else ' with renew=False'}: give a longer {option}"
+                f"hold_at_least={self.hold_at_least:g} s is over max_hold={self.max_hold:g} s, after which "
+                f"the lock is lost: give a longer max_hold"
             )
 
 
