@@ -33,7 +33,7 @@
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
 -- Second delivery: gives the same token and lease again, counted from its own arrival; keeps the place. A reader
--- that was invited in between still counts as invited: the lock ends claim_ms behind its last reader.
+-- that was invited in between still counts as invited: the lock ends claim_ms behind the last reader.
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]

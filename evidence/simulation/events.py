@@ -137,9 +137,9 @@ class Wire:
     random: Random
     latency: Latency
     way: Way
-    #: What is sent from now on is lost: the connection is half open, and nobody knows.
+    #: Bytes that are sent from now on are lost: the connection is half open, and nobody knows.
     is_mute: bool = False
-    #: What is still on its way is lost as well.
+    #: Bytes on their way are lost as well.
     is_cut: bool = False
     last: float = 0.0
 

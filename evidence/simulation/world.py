@@ -51,7 +51,7 @@ class World:
     spare: bool = False
     #: Whether users may CLIENT KILL their own connections.
     may_kill: bool = True
-    #: What happened, for people: a list if it is to be kept.
+    #: The events in words, for people: a list if they are to be kept.
     history: list[str] | None = None
     #: Called with what has happened: an event, its client, its master and its owner.
     happens: Callable[[str, Client | None, Host | None, str], object] = lambda *_: None

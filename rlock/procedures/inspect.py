@@ -57,11 +57,11 @@ def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tup
     """The first answers, and whether an owner may have a quorum.
 
     The answers of one round are of different instants: an owner's votes may have moved among the masters
-    meanwhile. One that says "free" in both rounds was free between them, unless a lease is shorter than both.
+    meanwhile. A master that says "free" twice was free in between, unless a lease is shorter than that.
     """
     ballot = yield from _ask(masters, name, timeout)
-    if may_be_held(masters.context, ballot) or ballot.quorum == 1:
-        return ballot, may_be_held(masters.context, ballot)
+    if (held := may_be_held(masters.context, ballot)) or ballot.quorum == 1:
+        return ballot, held
     again = yield from _ask(masters, name, timeout)
     too_long = ballot.most_named()[1] > 0 and masters.context.clock() - ballot.sent_at >= MIN_TTL
     return ballot, too_long or may_be_held(masters.context, ballot, again)

@@ -278,7 +278,7 @@ def test_where_one_master_has_granted_a_lease_there_is_no_first_use(max_ttl_ms: 
     assert guard.first_use(101.0) == [], "nor afterwards: it was in use"
 
 
-#: What makes it no first use: the instant, a later note of the first master, and the note of the third one.
+#: It is no first use by these: the instant, a later note of the first master, the note of the third one.
 LATE: dict[str, tuple[float, str | None, str]] = {
     # Otherwise the third master, replaced by an old server meanwhile, would be believed beside a holder.
     "the notes were read a while ago": (101.1, None, YOUNG[2]),

@@ -89,7 +89,7 @@ class World(Port, Masters, Notifications):
         self.now = 1000.0
         self.size = masters
         self.rounds = list(rounds)
-        #: What a master answers to a script, in place of the rounds.
+        #: The masters' answers to a script, in place of the rounds.
         self.replies: dict[scripts.Script, Callable[[Call, int], Vote]] = {}
         self.steps: list[Any] = []
         self.park: Callable[[Wait], Wake] = self._sleep

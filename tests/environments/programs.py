@@ -22,7 +22,7 @@ from ..servers import Fleet, left, raw
 
 PAGE = DOCS / "environments.md"
 
-#: What every program may use.
+#: Every program may use this.
 COMMON = '''
 import json, os, sys, time
 import rlock

@@ -110,7 +110,7 @@ lock.acquire()
 print("got")
 sys.stdin.readline()
 """
-#: What a process says of its hold, and of the end of it.
+#: A process tells of its hold, and of the end of it.
 TELL = """\
 print(f"{lock.is_owned()} {lock.remaining():g} {lock.lost.is_set()}")
 for call in (lock.check, lock.release):
