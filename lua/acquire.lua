@@ -73,14 +73,17 @@ elseif order == 'fair' then
     first = redis.call('zrange', queue, 0, 0)[1]
 end
 
-local READERS, now_ms, reading = 'readers:00000000000000000000000000000000', 0, false
+local READERS, now_ms, reading, came = 'readers:00000000000000000000000000000000', 0, false, false
 if readers then
     local time = redis.call('time')
     now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
     reading = holder == READERS
     again = (fields == 0 or reading) and (redis.call('zscore', readers, owner) or -1) + 0 >= now_ms
+    -- It was invited: a writer that came since, at an earlier ticket, is not ahead of it.
+    came = reading and held > 0 and not again and rank == 'kept' and not redis.pcall('zscore', queue, waiter)
     -- Otherwise readers that come and go would keep the writers out for ever.
-    local line = not again and (fields == 0 or reading) and redis.call('zrange', queue, 0, 99, 'withscores') or {}
+    local asks = not again and not came and (fields == 0 or reading)
+    local line = asks and redis.call('zrange', queue, 0, 99, 'withscores') or {}
     for i = 1, #line, 2 do
         local other = line[i]
         if other == waiter or (rank == 'kept' and line[i + 1] + 0 >= ticket + 0) then
@@ -140,9 +143,6 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
     if not stands then
         local added = rank == 'kept' and redis.pcall('zadd', queue, score, waiter)
             or redis.pcall('zadd', queue, 'nx', score, waiter)
-        if added == 1 and reading and held > 0 and rank == 'kept' then
-            redis.pcall('hset', lock, READERS, held - 1) -- it was invited, and is in the queue again
-        end
         if added ~= 1 and rank ~= 'kept' then
             -- The place exists already, or the server has no memory for a new one.
             place = redis.pcall('zscore', queue, waiter)
@@ -209,10 +209,6 @@ if handed then
 end
 local field, count, expires_ms = owner, '1', lease_ms
 if readers then
-    local invited = reading and held or 0
-    if invited > 0 and not again and rank == 'kept' and not redis.pcall('zscore', queue, waiter) then
-        invited = invited - 1
-    end
     redis.call('zadd', readers, now_ms + lease_ms, owner)
     for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
         redis.call('zrem', readers, ended)
@@ -220,7 +216,7 @@ if readers then
     -- The key lives as long as the last lease: a dead reader keeps nobody out for longer than its own.
     expires_ms = redis.call('zrange', readers, -1, -1, 'withscores')[2] - now_ms
     redis.call('pexpire', readers, expires_ms)
-    field, count = READERS, invited
+    field, count = READERS, reading and held - (came and 1 or 0) or 0
 end
 redis.call('hset', lock, field, count)
 local expiry = redis.pcall('pexpire', lock, expires_ms)

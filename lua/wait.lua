@@ -27,27 +27,28 @@ if fields ~= 0 and not (entry and tonumber(entry[2])) then
 end
 
 local READERS = 'readers:00000000000000000000000000000000'
-local code, holder, held, ttl_ms = 0, '', 0, -2
+local code, holder, held, ttl_ms, joins = 0, '', 0, -2, false
 if entry then
     code, holder, held, ttl_ms = 1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
 end
 for i = 1, math.floor((#ARGV - 1) / 2) do
     local waiter, ticket = ARGV[2 * i], ARGV[2 * i + 1]
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
+        local reads = holder == READERS and held > 0 and string.find(waiter, '+shared:', 1, true)
+        if reads and not redis.pcall('zscore', queue, waiter) then
+            joins = true -- it was invited, and does not know it yet
         -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
-        local added = redis.pcall('zadd', queue, ticket, waiter)
-        if added == 1 and held > 0 and holder == READERS and string.find(waiter, '+shared:', 1, true) then
-            held = held - 1 -- it was invited, and is in the queue again
-            redis.pcall('hset', lock, READERS, held)
-        end
-        if type(added) ~= 'table' and type(redis.pcall('pexpire', queue, queue_ms)) == 'table' then
+        elseif
+            type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table'
+            and type(redis.pcall('pexpire', queue, queue_ms)) == 'table'
+        then
             redis.pcall('zrem', queue, waiter)
         end
     end
 end
 if channel and holder == READERS then
-    local first = redis.pcall('zrange', queue, 0, 0)[1]
-    local joins = first and string.find(first, '+shared:', 1, true)
+    local first = not joins and redis.pcall('zrange', queue, 0, 0)[1]
+    joins = joins or first and string.find(first, '+shared:', 1, true)
     -- An exclusive waiter in front that is dead: otherwise these readers would wait until all others end.
     if first and not joins and redis.pcall('publish', channel .. (string.match(first, '|[^|]*$') or ''), '') == 0 then
         joins = redis.pcall('zrem', queue, first) == 1

@@ -99,6 +99,19 @@ def never_came(patches: Patches) -> None:
     patches.set(Readers, "_came", lambda _self, _lock, found: found)
 
 
+@bug("invited reader behind a newcomer", "4.4")
+@around(Master, "_acquire")
+def behind_a_newcomer(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
+    """A reader that was invited had to queue behind a writer that came since, at an earlier ticket. Nobody
+    had the lock for the claim second, and both waited."""
+    lock, queue, waiter = *keys[:2], words[5] if words[2:4] == ("shared", "kept") else ""
+    placeless = waiter != "" and waiter not in dict(self.line(queue))
+    if placeless and self._ahead(queue, waiter, "kept", words[6], ""):
+        self._came(lock, self._holder(lock) if self._fields(lock) == 1 else None)
+        self._zadd(queue, float(words[6]), waiter)
+    return genuine(self, keys, *words)
+
+
 @bug("reader healed over a writer", "3.7")
 @around(Master, "_readers")
 def heal_over(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:

@@ -63,12 +63,18 @@ def test_readers_that_were_invited_keep_no_writer_out(invited: Box, gone: int, a
     assert invited.content() is None
 
 
-def test_a_writer_does_not_wait_for_an_invited_reader_that_stands_behind_it_again(invited: Box) -> None:
-    assert join(invited, PLACES[0])[0] == 1
+def test_a_writer_that_came_since_is_not_ahead_of_an_invited_reader(invited: Box) -> None:
     invited.client.zadd(QUEUE, {"writer:1|s1": TICKET - 1})
-    for place in (*PLACES[1:], PLACES[1]):
-        assert join(invited, place)[0] == -1
-    end(invited, PLACES[0])
+    assert run(invited, commands.wait(PLACES[0]))[0] == 0, "it may ask"
+    for place in PLACES:
+        assert join(invited, place)[0] == 1
+    late = Place(LOCK, f"{READER}7", "s1", LEASE_MS, fair=True)
+    late.waiter, late.ticket, late.drawn = f"{READER}7|s1", TICKET + 7, True
+    assert join(invited, late)[0] == -1
+    assert run(invited, commands.wait(late))[0] == 1
+    leave(invited, late)
+    for place in PLACES:
+        end(invited, place)
     assert invited.content() == ("hash", {"writer:1": "1"})
 
 

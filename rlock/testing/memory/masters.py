@@ -80,15 +80,16 @@ class Master(Readers):
         if shared and (handed or not fields or holder == READERS):
             reading = holder == READERS
             again = not handed and self._reads(readers, owner)
-            if not handed and not again:
+            asks = reading and held > 0 and not again and rank == "kept"
+            came = asks and waiter not in dict(self.line(queue))
+            if not handed and not again and not came:
                 first = self._ahead(queue, waiter, rank, ticket, channel if reading else "")
             if first is None:
                 if handed:
                     del self.keys[lock]
                 last = self._last(fence)[0]
                 token = last or self._stamp(fence, owner, proposal, fence_ms)
-                rank = "" if again else rank
-                self._join(lock, queue, readers, owner, lease_ms, rank, waiter, held if reading else 0)
+                self._join(lock, queue, readers, owner, lease_ms, waiter, held - came if reading else 0)
                 return [1, owner.encode(), 1, int(lease_ms), 0, 0 if last else time_us, token, note, 0]
         if handed or (not fields and first in (None, waiter)):
             token = self._stamp(fence, owner, proposal, fence_ms)
@@ -110,8 +111,6 @@ class Master(Readers):
                 if len(entry.scores) >= 20_000:
                     return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
                 place = max(place, max(entry.scores.values()) + 1)
-            if shared and rank == "kept" and waiter not in dict(self.line(queue)):
-                self._came(lock, found)
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, len(self.line(queue))]
@@ -354,13 +353,15 @@ class Master(Readers):
         found = self._holder(lock) if fields == 1 else None
         if fields not in (0, 1) or (fields == 1 and found is None):
             return [*_NOT_A_LOCK, 0]
+        joins = False
         for waiter, ticket in zip(places[::2], places[1::2], strict=True):
-            if found is None or not waiter.startswith(f"{found[0]}|"):
-                if is_shared(waiter) and waiter not in dict(self.line(queue)):
-                    found = self._came(lock, found)
+            asked = found is not None and found[0] == READERS and found[1] > 0 and is_shared(waiter)
+            if asked and waiter not in dict(self.line(queue)):
+                joins = True
+            elif found is None or not waiter.startswith(f"{found[0]}|"):
                 self._zadd(queue, float(ticket), waiter)
                 self._pexpire(queue, queue_ms)
-        if found is None or (channel and found[0] == READERS and self._joins(queue, channel)):
+        if found is None or (channel and found[0] == READERS and (joins or self._joins(queue, channel))):
             return [0, b"", 0, -2, self._us]
         return [1, found[0].encode(), found[1], self.pttl(lock), self._us]
 

@@ -59,13 +59,10 @@ class Readers(Keyspace):
         readers: str,
         owner: str,
         lease_ms: str,
-        rank: str,
         waiter: str,
         invited: int,
     ) -> None:
-        """``invited``: readers that were invited and have not come, this one perhaps among them."""
-        if invited > 0 and rank == "kept" and waiter not in dict(self.line(queue)):
-            invited -= 1
+        """``invited``: readers that were invited and have not come."""
         self._add_reader(readers, owner, lease_ms)
         self._drop_ended(readers)
         self._set(lock, READERS, str(invited))
@@ -73,7 +70,7 @@ class Readers(Keyspace):
         self._zrem(queue, waiter)
 
     def _came(self, lock: str, found: tuple[str, int] | None) -> tuple[str, int] | None:
-        """One reader less that was invited and has not come: it has left, or is in the queue again."""
+        """One reader less that was invited and has not come: it has left."""
         if found is None or found[0] != READERS or not found[1]:
             return found
         self._set(lock, READERS, str(found[1] - 1))
