@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from rlock._client import calls, engine, notifications, pipeline, subscriptions
+from rlock.model import Code
 from rlock.procedures import acquire, release
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Masters, Port
 from rlock.rules import commands, scripts
 from rlock.rules.command_templates import encode
-from rlock.rules.keys import Wire, waiter_name
+from rlock.rules.keys import Wire, holder_identity, waiter_name
 from rlock.testing.memory.masters import Master
 
 from .registry import Patches, around, bug
@@ -83,6 +85,19 @@ def delayed_by_the_dead(genuine: Any, port: Port, contender: Contender, *words: 
         now_ms = port.context.clock() * 1000
         _ends[contender] = max(_ends.get(contender, 0.0), now_ms + vote.ttl_ms)
         vote = vote._replace(holder=holder, ttl_ms=round(_ends[contender] - now_ms))
+    return vote, master
+
+
+@bug("lease without an end", "4.1")
+@around(acquire, "_ask_one")
+def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
+    """A waiter that was refused because of an earlier waiter knew no lease. It looked at that of the next
+    holder, and did not learn its end. The holder died, and the lock was free while it slept."""
+    vote, master = yield from genuine(port, contender, *words)
+    findings = contender.findings
+    refusals = [each for each in findings.ballot.votes.values() if each.code == Code.FOREIGN]
+    if vote is not None and not refusals and findings.holder in (None, holder_identity(vote.holder)):
+        vote = vote._replace(ttl_ms=math.inf)
     return vote, master
 
 

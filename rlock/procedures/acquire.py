@@ -247,7 +247,8 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             holder = holder or named
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
-            later = max if named == holder and vote.holder != READERS else min
+            renewed = named == holder and vote.holder != READERS and free_at < math.inf
+            later = max if renewed else min
             free_at = later(free_at, expires_at)
 
 
