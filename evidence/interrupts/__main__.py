@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import logging
 import random
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import rlock
 from rlock.testing import MemoryMasters
 
-from . import cancellations, instants, turns
+from . import cancellations, instants
 from .instants import Instant, Stuck
 from .operations import OF_TASKS, OF_THREADS, change
 from .scene import NAME, Scene, call, drive, left
@@ -43,6 +44,20 @@ class Row:
     @property
     def failed(self) -> int:
         return sum(map(len, self.failures.values()))
+
+    def go_through(self, once: Callable[[Row, int], tuple[Any, list[str]]], step: Callable[[], int]) -> None:
+        """Disturb the operation at one instant after another."""
+        at = step()
+        while self.failed < ENOUGH:
+            instant, wrong = once(self, at)
+            if not instant.reached:
+                if wrong:
+                    self.failures.setdefault("without a disturbance", []).extend(wrong[:1])
+                return
+            self.instants += 1
+            if wrong:
+                self.failures.setdefault(instant.place, []).append("; ".join(wrong))
+            at += step()
 
     def __str__(self) -> str:
         beside = "not alone" if self.beside else "alone"
@@ -221,39 +236,17 @@ def interrupt(row: Row, at: int) -> tuple[Instant, list[str]]:
     return instant, errors + wrong
 
 
-def all_instants(
-    row: Row, once: Callable[[Row, int], tuple[Instant | turns.Instant, list[str]]], step: Callable[[], int]
-) -> Row:
-    """Disturb the operation at one instant after another."""
-    at = step()
-    while True:
-        instant, wrong = once(row, at)
-        if not instant.reached:
-            if wrong:
-                row.failures.setdefault("without a disturbance", []).extend(wrong[:1])
-            return row
-        row.instants += 1
-        if wrong:
-            row.failures.setdefault(instant.place, []).append("; ".join(wrong))
-            if row.failed == ENOUGH:
-                return row
-        at += step()
-
-
 def rows(options: argparse.Namespace) -> Iterator[Row]:
     works: Sequence[str] = [*WORK] if options.again or options.collect else [""]
     names: Sequence[str] = [*OF_THREADS]
     if options.asyncio:
-        works, names = ["", turns.AGAIN, turns.ALL], [*OF_TASKS]
-    for work in works:
-        if options.work and work not in options.work:
-            continue
-        for name in names:
-            for masters in () if options.only and name not in options.only else options.masters:
-                for beside in (False, True):
-                    if beside and name == "acquire, first use" and not options.asyncio:
-                        continue  # the second thread would use the client first
-                    yield Row(name, masters, beside, work, options.collect)
+        works, names = ["", cancellations.AGAIN, cancellations.ALL], [*OF_TASKS]
+    for work, name, masters, beside in itertools.product(works, names, options.masters, (False, True)):
+        left_out = (options.work and work not in options.work) or (options.only and name not in options.only)
+        # A second thread would use the client first.
+        left_out = left_out or (beside and name == "acquire, first use" and not options.asyncio)
+        if not left_out:
+            yield Row(name, masters, beside, work, options.collect)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -280,7 +273,7 @@ def main(words: Sequence[str] | None = None) -> int:
         gc.freeze()  # otherwise the collection behind each run would go through all objects
     began, total, failed = time.monotonic(), 0, 0
     for row in rows(options):
-        all_instants(row, cancellations.cancel if options.asyncio else interrupt, step)
+        row.go_through(cancellations.cancel if options.asyncio else interrupt, step)
         gc.collect()
         print(row, flush=True)
         for place, wrong in row.failures.items():

@@ -58,20 +58,17 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(ROOT) and not code.co_filename.startswith(MASTERS)
 
 
-def _in_masters(frame: FrameType | None) -> bool:
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if frame.f_code.co_filename.startswith(MASTERS):
-            return True
+        yield frame
         frame = frame.f_back
-    return False
 
 
 def place(frame: FrameType | None) -> str:
-    while frame is not None and not is_ours(frame.f_code):
-        frame = frame.f_back
-    if frame is None:
-        return "outside"
-    return f"{frame.f_code.co_filename.removeprefix(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
+    for each in _callers(frame):
+        if is_ours(each.f_code):
+            return f"{each.f_code.co_filename.removeprefix(ROOT)}:{each.f_lineno} {each.f_code.co_name}"
+    return "outside"
 
 
 class Instant:
@@ -83,9 +80,8 @@ class Instant:
         self.passed = 0  # instants, or collections
         self.place = ""  # "": the operation has fewer instants
         self._held_back = False
-        self._calling: FrameType | None = (
-            None  # it is about to call: the begin of the function is no other instant
-        )
+        # It is about to call: the begin of the function is no other instant.
+        self._calling: FrameType | None = None
 
     @property
     def reached(self) -> bool:
@@ -116,7 +112,7 @@ class Instant:
         return self._on_instruction
 
     def on_signal(self, _: int, frame: FrameType | None) -> None:
-        if _in_masters(frame):
+        if any(caller.f_code.co_filename.startswith(MASTERS) for caller in _callers(frame)):
             self._held_back = True
             return
         self.place = place(frame)
