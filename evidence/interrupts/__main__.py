@@ -175,7 +175,7 @@ def _shield(master: Any, instant: Instant) -> None:
 
 
 def _release(lock: Any) -> bool:
-    if held := lock.hold_count > 0:
+    if held := bool(lock.hold_count):
         lock.release()
     return held
 

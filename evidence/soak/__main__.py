@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.porcupine import MissingError, Porcupine
-from evidence.soak.field import FAULTS
+from evidence.soak.faults import FAULTS
 from evidence.soak.plan import ALL, Plan, Result
 from evidence.soak.run import run
 from rlock.testing.local.binaries import find_servers, read_version

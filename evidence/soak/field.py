@@ -41,7 +41,6 @@ class Crew:
         self._mutex = threading.Lock()
         self._started = 0
         self._alive: list[tuple[Setup, subprocess.Popen[bytes]]] = []
-        self._wakes: list[threading.Timer] = []
         #: Names of those that were killed, with the instant.
         self.killed: dict[str, int] = {}
         for place in range(count):
@@ -53,11 +52,12 @@ class Crew:
 
     def kill(self, dice: Random) -> str:
         with self._mutex:
-            at = dice.randrange(len(self._alive))
-            place = self._alive[at][0].place
-            told = self._kill(at)
-            self._hire(place)
-        return told
+            setup, process = self._alive.pop(dice.randrange(len(self._alive)))
+            self.killed[setup.worker] = now_ns()
+            process.kill()
+            process.wait()
+            self._hire(setup.place)
+        return setup.worker
 
     def freeze(self, dice: Random, seconds: float, share: float = 0.0) -> str:
         """SIGSTOP one of them, or that share of all, and SIGCONT after so many seconds."""
@@ -70,7 +70,6 @@ class Crew:
             timer = threading.Timer(seconds, self._wake, ([process for _, process in chosen],))
             timer.daemon = True
             timer.start()
-            self._wakes = [wake for wake in self._wakes if wake.is_alive()] + [timer]
         return f"{', '.join(setup.worker for setup, _ in chosen)} for {seconds:.2f} s"
 
     def interrupt(self, dice: Random) -> str:
@@ -83,10 +82,8 @@ class Crew:
         return setup.worker
 
     def wake(self) -> None:
-        """SIGCONT to all; no stop is pending afterwards."""
+        """SIGCONT to all."""
         with self._mutex:
-            for timer in self._wakes:
-                timer.cancel()
             self._wake([process for _, process in self._alive])
 
     def end(self) -> list[str]:
@@ -112,19 +109,10 @@ class Crew:
     def abolish(self) -> None:
         """SIGKILL all that are left."""
         with self._mutex:
-            for timer in self._wakes:
-                timer.cancel()
             for _, process in self._alive:
                 process.kill()
                 process.wait()
             self._alive.clear()
-
-    def _kill(self, at: int) -> str:
-        setup, process = self._alive.pop(at)
-        self.killed[setup.worker] = now_ns()
-        process.kill()
-        process.wait()
-        return setup.worker
 
     def _hire(self, place: int) -> None:
         self._started += 1
@@ -164,21 +152,3 @@ class Field:
 
     def rest(self, seconds: float) -> None:
         self.over.wait(seconds)
-
-
-#: A fault does its harm and mends it. Two may run at once, but never on one master.
-Fault = Callable[[Field, Random], None]
-FAULTS: dict[str, Fault] = {}
-
-
-def fault(name: str) -> Callable[[Fault], Fault]:
-    def register(function: Fault) -> Fault:
-        FAULTS[name] = function
-        return function
-
-    return register
-
-
-def some(on: Field, dice: Random) -> list[int]:
-    count = dice.choice((1, 1, 2, len(on.fleet)))
-    return dice.sample(range(len(on.fleet)), count)

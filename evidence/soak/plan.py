@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from rlock.testing.contention.counter import Count
 from rlock.testing.contention.history import History
 from rlock.testing.local.embedded import ServerBinary
 
-from . import master_faults, network_faults  # noqa: F401  # they register their faults
-from .field import FAULTS
-from .progress import lost_early
+from .faults import FAULTS
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: The faults that ``all`` means. The other one is for `--counter`.
@@ -77,11 +76,14 @@ class Result:
         return list(dict.fromkeys(finding.check for finding in self.findings))
 
 
-def figures(history: History, evictions: Iterable[Eviction] = ()) -> dict[str, Any]:
-    holds = history.holds
-    return {
-        "attempts": len(history.attempts),
-        "holds": len(holds),
-        "lost_holds": sum(hold.lost for hold in holds),
-        "lost_before_their_time": len(lost_early(holds, evictions)),
-    }
+def figures(history: History, evictions: Iterable[Eviction] = ()) -> dict[str, int]:
+    holds, evicted = history.holds, {owner for eviction in evictions for owner in eviction.owners}
+    # Lost while validity was left: no overlap, but a promise less.
+    early = sum(
+        any(not b.valid and b.by < a.valid_until for a, b in pairwise(hold.looks) if a.valid)
+        for hold in holds
+        if hold.grant.owner not in evicted
+    )
+    lost = sum(hold.lost for hold in holds)
+    attempts = len(history.attempts)
+    return {"attempts": attempts, "holds": len(holds), "lost_holds": lost, "lost_before_their_time": early}

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,15 @@ from rlock.rules.timing import QUEUE_TTL_S
 from rlock.testing.contention import edn
 from rlock.testing.contention.checker import Finding, judge_safety
 from rlock.testing.contention.counter import Counter
-from rlock.testing.contention.history import History
-from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.history import History, stamp
+from rlock.testing.contention.journal import SECOND, now_ns
 from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
-from .field import FAULTS, Crew, Field
+from .faults import FAULTS
+from .field import Crew, Field
 from .fleet import Fleet
 from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
-from .progress import judge_ends, judge_progress
 from .worker import COUNTERS, Setup
 
 #: Errors that a fault explains.
@@ -246,3 +246,26 @@ class _Run:
                 self._found([Finding("exception", f"{log.name}: {text[text.index('Traceback') :][-3000:]}")])
         (self._folder / "nemesis.log").write_text("\n".join(self._on.log) + "\n")
         (self._folder / "findings.txt").write_text("\n".join(map(str, result.findings)) + "\n")
+
+
+def judge_progress(
+    history: History, killed: Collection[str], quiet_at: int, until: int, bound_s: float
+) -> list[Finding]:
+    """Attempts that waited for longer than the bound after the faults had ended."""
+    found = []
+    for attempt in history.attempts:
+        ended_at = (attempt.grant.at if attempt.held else attempt.done_at) or until
+        waited = (min(ended_at, until) - max(attempt.asked_at, quiet_at)) / SECOND
+        if attempt.timeout < 0 and waited > bound_s and attempt.process not in killed:
+            told = f"waited {waited:.1f} s after {stamp(quiet_at)}\n    {attempt}"
+            found.append(Finding("progress", told, (attempt.id,)))
+    return found
+
+
+def judge_ends(history: History, killed: Collection[str]) -> list[Finding]:
+    """A process that ends by itself brings its attempts to an end first."""
+    return [
+        Finding("unfinished", f"\n    {attempt}", (attempt.id,))
+        for attempt in history.attempts
+        if attempt.done_at is None and attempt.process in history.ended.difference(killed)
+    ]

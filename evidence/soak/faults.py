@@ -1,4 +1,4 @@
-"""Faults of masters: crashes, stops, lost memory; of processes; and an operator who evicts."""
+"""Faults: crashes, stops and lost memory of masters; the network; processes; and an operator who evicts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,28 @@ from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.embedded import EmbeddedError
+from tests.faults.proxy import Of, Then
 
-from .field import FAULTS, Field, fault, some
+from .field import Field
+from .fleet import PlaceProxy
+
+#: The effects of a lost request or reply on its connection.
+THEN: tuple[Then, ...] = ("silence", "reset", "torn")
+#: Requests and replies: the directions that a fault concerns.
+WAYS = ((True, True), (True, False), (False, True))
 
 
-@fault("kill")
+def _masters(on: Field, dice: Random) -> list[int]:
+    count = dice.choice((1, 1, 2, len(on.fleet)))
+    return dice.sample(range(len(on.fleet)), count)
+
+
 def kill(on: Field, dice: Random) -> None:
     """One master crashes, and comes back empty after a moment or a while."""
     with on.fleet.claim(dice.randrange(len(on.fleet))) as masters:
         _restart(on, dice, "kill", masters, dice.choice((0.0, 0.3, 1.0, 3.0)))
 
 
-@fault("rolling")
 def rolling(on: Field, dice: Random) -> None:
     """All masters are restarted empty, one after another, a renewal apart."""
     gap = dice.uniform(0.05, 0.8) * on.fleet.ttl
@@ -34,7 +44,6 @@ def rolling(on: Field, dice: Random) -> None:
         on.rest(gap)
 
 
-@fault("all")
 def everything(on: Field, dice: Random) -> None:
     """All masters crash at once and come back empty."""
     with on.fleet.claim(*range(len(on.fleet))) as masters:
@@ -54,7 +63,6 @@ def _restart(on: Field, dice: Random, fault: str, masters: Sequence[int], down_s
             on.fleet.start(i)
 
 
-@fault("stop")
 def stop(on: Field, dice: Random) -> None:
     """Masters stand still and go on: one, or more than a minority. They execute their commands late."""
     count = dice.choice((1, 1, 1, 2, len(on.fleet)))
@@ -81,17 +89,13 @@ COMMANDS: dict[str, Callable[[Random], tuple[Any, ...]]] = {
 
 def _command(on: Field, dice: Random, *, name: str) -> None:
     words = COMMANDS[name](dice)
-    for i in some(on, dice):
+    for i in _masters(on, dice):
         on.note(name, f"{i}: {' '.join(map(str, words))}")
         on.fleet.command(i, *words)
     if name == "pause":
         on.rest(words[2] / 1000)
 
 
-FAULTS.update({name: partial(_command, name=name) for name in COMMANDS})
-
-
-@fault("flush")
 def flush(on: Field, dice: Random) -> None:
     """FLUSHALL of one or several: the locks are gone, the servers and their connections are not."""
     count = dice.choice((1, 1, 1, 2, len(on.fleet)))
@@ -101,7 +105,6 @@ def flush(on: Field, dice: Random) -> None:
                 on.note("flush", i)
 
 
-@fault("disk")
 def disk(on: Field, dice: Random) -> None:
     """The durable master crashes, and comes back with an empty disk."""
     with on.fleet.claim(0) as masters:
@@ -129,10 +132,6 @@ def _signal(on: Field, dice: Random, *, name: str) -> None:
         on.rest(4.0)
 
 
-FAULTS.update({name: partial(_signal, name=name) for name in SIGNALS})
-
-
-@fault("evict")
 def evict(on: Field, dice: Random) -> None:
     """An operator evicts the holder of a lock."""
     name, at = dice.choice(on.names), now_ns()
@@ -146,3 +145,84 @@ def evict(on: Field, dice: Random) -> None:
     if owners:
         on.evictions.append(Eviction(at, name, frozenset(owners), now_ns()))
         on.note("evict", f"{name}: {sorted(owners)}")
+
+
+def cut(on: Field, dice: Random) -> None:
+    """Half-open connections: requests, replies or both vanish."""
+    requests, replies = dice.choice(WAYS)
+    pause = dice.uniform(0.1, 1.0) * on.fleet.ttl
+    told = f"cut {requests=} {replies=}"
+    _weather(on, told, _proxies(on, dice), pause, lambda proxy: proxy.cut(requests=requests, replies=replies))
+
+
+def hold(on: Field, dice: Random) -> None:
+    """Bytes are kept and delivered late: commands whose clients gave up, replies of an earlier life."""
+    requests, replies = dice.choice(WAYS)
+    of: Of = dice.choice(("all", "commands", "messages"))
+    pause = dice.uniform(0.05, 0.8) * min(on.fleet.ttl, 3.0)
+
+    def keep(proxy: PlaceProxy) -> None:
+        proxy.hold(requests=requests, replies=replies, of=of)
+
+    told = f"hold {requests=} {replies=} of {of}"
+    _weather(on, told, _proxies(on, dice), pause, keep, lambda proxy: proxy.let_go())
+
+
+def slow(on: Field, dice: Random) -> None:
+    """Everything takes longer, and comes within the request time-out."""
+    delay = dice.choice((0.005, 0.03, dice.uniform(0.05, 0.3)))
+    pause = dice.uniform(0.1, 1.0) * on.fleet.ttl
+    _weather(on, f"slow by {delay:.3f} s", _proxies(on, dice), pause, lambda proxy: proxy.delay(delay))
+
+
+def lose(on: Field, dice: Random) -> None:
+    """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
+    script = on.commands[
+        dice.choice(("acquire", "acquire", "release", "release", "renew", "fence", "confirm"))
+    ]
+    reply, then = dice.random() < 0.7, dice.choice(THEN)
+    chosen = _proxies(on, dice)
+    on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}, {then}")
+    for proxy in chosen:
+        (proxy.lose_reply if reply else proxy.lose_request)(script, then)
+    on.rest(0.5)
+
+
+def reset(on: Field, dice: Random) -> None:
+    """All connections through some proxies end with a RST."""
+    for proxy in _proxies(on, dice):
+        on.note("reset", proxy.reset())
+
+
+def _weather(
+    on: Field,
+    told: str,
+    chosen: Sequence[PlaceProxy],
+    pause_s: float,
+    begin: Callable[[PlaceProxy], None],
+    end: Callable[[PlaceProxy], None] = lambda proxy: proxy.mend(),
+) -> None:
+    name, _, how = told.partition(" ")
+    on.note(name, f"{how} on {len(chosen)} for {pause_s:.2f} s")
+    for proxy in chosen:
+        begin(proxy)
+    on.rest(pause_s)
+    for proxy in chosen:
+        end(proxy)
+
+
+def _proxies(on: Field, dice: Random) -> list[PlaceProxy]:
+    """The proxies of a few masters, or of all; in front of one worker, or of all."""
+    chosen = [on.fleet.proxies[i] for i in _masters(on, dice)]
+    only = dice.randrange(len(chosen[0])) if dice.random() < 0.5 else None
+    return [proxy for proxies in chosen for place, proxy in enumerate(proxies) if only in (None, place)]
+
+
+#: A fault does its harm and mends it. Two may run at once, but never on one master.
+Fault = Callable[[Field, Random], None]
+FAULTS: dict[str, Fault] = {
+    "kill": kill, "rolling": rolling, "all": everything, "stop": stop, "flush": flush, "disk": disk,
+    "evict": evict, "cut": cut, "hold": hold, "slow": slow, "lose": lose, "reset": reset,
+    **{name: partial(_command, name=name) for name in COMMANDS},
+    **{name: partial(_signal, name=name) for name in SIGNALS},
+}  # fmt: skip
