@@ -21,7 +21,9 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,10 +33,10 @@ import rlock.asyncio
 from rlock.testing.local.binaries import find_servers
 from rlock.testing.local.embedded import Master
 from rlock.testing.local.spawn import free_port
+from tests.faults.proxy import Proxy
 from tests.lock.conftest import eventually
 
 from ..interrupts.scene import drive, within
-from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
 from .report import HEAD, Log, Row
 
@@ -133,13 +135,14 @@ class Case:
             FIRST[self.fault](bad)
         else:
             proxy = bad.behind_proxy()
-        log = Log(bad.label)
+        log = bad.open.enter_context(closing(Log(bad.label)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
             for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
         ]
-        try:
+        with bad.open:
             for side in sides:
+                bad.open.callback(side.ended.set)
                 side.start()
             if proxy is not None:
                 eventually(lambda: min(len(some) for side in sides for some in (side.at, side.took)) > 20, 9)
@@ -155,11 +158,6 @@ class Case:
             pause, usual = (side.pause(began + SETTLE_S, now) for side in sides)
             for side in sides:
                 side.stop()
-        finally:
-            log.close()
-            for side in sides:
-                side.ended.set()
-            bad.open.close()
         named = [line for line in log.lines if line[0] < now and bad.label]
         each = -(-len(named) // CLIENTS)
         red = [f"{error}" for side in sides for error in side.errors]
@@ -176,6 +174,64 @@ class Case:
         return [str(self.masters), "tasks" if self.tasks else "threads", "fair" if self.fair else "default"]
 
 
+CROWD_HEAD = "one master of three", "clients", "connections a second", "log lines a minute", "of each client"
+CROWD_FAULTS: dict[str, Callable[[Neighbour, Proxy], object]] = {
+    "flapping: all connections are reset twice a second": lambda bad, proxy: bad.again_and_again(
+        proxy.reset, 0.5
+    ),
+    "silent: it swallows all": LATER["swallows all"],
+    "hostile: it answers anything": LATER["answers anything"],
+}
+
+
+def measure_crowd(fault: str, clients: int, seconds: float) -> list[str]:
+    """How often clients connect to one bad master of three, and how many lines they log.
+
+    Each takes and releases a lock of its own twice a second, and holds another one all the time.
+    """
+    ended = threading.Event()
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Master(next(iter(find_servers())))) for _ in range(3)]
+        bad = Neighbour(servers[0].url, 1)
+        stack.enter_context(bad.open)
+        proxy = bad.behind_proxy()
+        urls = [proxy.url, servers[1].url, servers[2].url]
+
+        def run(number: int) -> None:
+            # A long lease: so many threads may keep a renewal from running for seconds.
+            client = rlock.Client(urls, 60.0, max_ttl=60.0, request_timeout=0.5, restart_guard=0)
+            with client, client.lock(f"held-{number}") as held:
+                while not ended.wait(0.5):
+                    with client.lock(f"own-{number}"):
+                        pass
+                held.check()
+
+        pool = stack.enter_context(ThreadPoolExecutor(clients))
+        stack.callback(ended.set)
+        runs = []
+        for number in range(clients):
+            runs.append(pool.submit(run, number))
+            time.sleep(0.01)
+        time.sleep(2.0)
+        log = Log(proxy.url)
+        before, began = proxy.accepted, time.monotonic()
+        CROWD_FAULTS[fault](bad, proxy)
+        time.sleep(seconds)
+        took, connections, count = time.monotonic() - began, proxy.accepted - before, len(log.lines)
+        log.close()
+        ended.set()
+        for each in runs:
+            each.result(30.0)
+    minute = count * 60 / took
+    return [fault, str(clients), f"{connections / took:.0f}", f"{minute:.0f}", f"{minute / clients:.1f}"]
+
+
+def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.neighbours", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure")
@@ -185,7 +241,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--crowd", type=int, metavar="N", help="N clients: connections and log lines")
     options = parser.parse_args(words)
     if options.crowd:
-        crowd.report(options.crowd, 60.0 if options.seconds == 2.0 else options.seconds)
+        seconds = 60.0 if options.seconds == 2.0 else options.seconds
+        replies()  # first: it takes seconds
+        show(CROWD_HEAD, (measure_crowd(fault, options.crowd, seconds) for fault in CROWD_FAULTS))
         return 0
     every = list(itertools.product((3, 5), (False, True), (False, True)))
     names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
@@ -212,8 +270,7 @@ def main(words: Sequence[str] | None = None) -> int:
     finally:
         for master in fleet:
             master.close()
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    print(*(f"| {' | '.join(row.cells)} |" for row in rows.values()), sep="\n")
+    show(HEAD, (row.cells for row in rows.values()))
     print(*(f"RED {line}" for line in failed), sep="\n")
     print(f"{len(cases)} neighbours, {len(failed)} red")
     return bool(failed)

@@ -75,8 +75,7 @@ class Play:
         setup = self.setup = schedule.setup
         self.calm_s = schedule.calm_s
         dice = self.dice = Random(f"fleet {schedule.seed}")
-        latency = Latency(0.0005, setup.jitter)
-        network = Network(latency, latency, Latency(0.0005, setup.jitter / 10))
+        network = Network(Latency(0.0005, setup.jitter), Latency(0.0005, setup.jitter / 10))
         self.fleet = FLEETS[setup.fleet]
         self.world = World(
             setup.masters,

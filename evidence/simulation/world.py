@@ -31,8 +31,7 @@ _log = logging.getLogger("rlock")
 class Network:
     """How long what is on its way, one way each."""
 
-    commands: Latency = field(default_factory=Latency)
-    messages: Latency = field(default_factory=Latency)
+    clients: Latency = field(default_factory=Latency)
     replication: Latency = field(default_factory=Latency)
 
 
