@@ -15,8 +15,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import logging
 import math
 import mmap
+import re
 import statistics
 import sys
 import threading
@@ -24,21 +26,20 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import rlock
 import rlock.asyncio
 from rlock.testing.local.binaries import find_servers
-from rlock.testing.local.embedded import Master
+from rlock.testing.local.embedded import Masters
 from rlock.testing.local.spawn import free_port
 from tests.faults.proxy import Proxy
 from tests.lock.conftest import eventually
 
 from ..interrupts.scene import drive, within
 from .faults import FIRST, LATER, Neighbour, replies
-from .report import HEAD, Log, Row
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -47,6 +48,8 @@ SETTLE_S = 2 * TIMEOUT_S + 1.2
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
 CLIENTS = 3
+HEAD = ["fault", "slower", "pause", "MB", "noticed", "warnings", "log"]
+LONGEST = 70
 
 
 @dataclass
@@ -121,6 +124,52 @@ LONGER = {"messages vanish": 7.0}
 
 
 @dataclass(frozen=True)
+class Row:
+    fault: str
+    slower: float
+    pause: float
+    grew_mb: float
+    noticed: float  # seconds after it began; -1: no line of the log is due
+    warnings: int
+    log: str
+
+    def worse(self, other: Row) -> Row:
+        figures = ("slower", "pause", "grew_mb", "noticed", "warnings")
+        return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in figures})
+
+    @property
+    def cells(self) -> list[str]:
+        noticed = f"{self.noticed:.1f} s" if self.noticed >= 0 else "-"
+        figures = [f"{self.slower:.2f}", f"{self.pause:.2f} s", f"{self.grew_mb:.1f}", noticed]
+        return [self.fault, *figures, str(self.warnings), _short(self.log)]
+
+
+def _short(text: str) -> str:
+    """The begin of a text, without the addresses of this run."""
+    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
+    text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text).replace("|", "/").replace("`", "'")
+    return f"`{text[:LONGEST]}`" if text else "-"
+
+
+class Log(logging.Handler):
+    """The warnings that name a master, with their instants, until it is closed."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(logging.WARNING)
+        self.label, self.lines = label, list[tuple[float, str]]()
+        logging.getLogger("rlock").addHandler(self)
+
+    def close(self) -> None:
+        logging.getLogger("rlock").removeHandler(self)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if self.label and self.label in text:
+            self.lines.append((time.monotonic(), text))
+
+
+@dataclass(frozen=True)
 class Case:
     fault: str
     masters: int
@@ -191,11 +240,11 @@ def measure_crowd(fault: str, clients: int, seconds: float) -> list[str]:
     """
     ended = threading.Event()
     with ExitStack() as stack:
-        servers = [stack.enter_context(Master(next(iter(find_servers())))) for _ in range(3)]
-        bad = Neighbour(servers[0].url, 1)
+        urls = stack.enter_context(Masters(3, next(iter(find_servers())))).urls
+        bad = Neighbour(urls[0], 1)
         stack.enter_context(bad.open)
         proxy = bad.behind_proxy()
-        urls = [proxy.url, servers[1].url, servers[2].url]
+        urls[0] = proxy.url
 
         def run(number: int) -> None:
             # A long lease: so many threads may keep a renewal from running for seconds.
@@ -252,13 +301,12 @@ def main(words: Sequence[str] | None = None) -> int:
         for number, name in enumerate(names)
         for how in (every[number % 4 : number % 4 + 1] if options.quick else every)
     ]
-    fleet = [Master(next(iter(find_servers()))).start() for _ in range(5)]
     failed = []
     rows: dict[str, Row] = {}
     replies()  # first: it takes seconds
-    try:
+    with Masters(5, next(iter(find_servers()))) as fleet:
         for number, case in enumerate(cases):
-            urls = [master.url for master in fleet[: case.masters]]
+            urls = fleet.urls[: case.masters]
             row, red = case.run(urls, options.seconds, number, options.slower)
             if red:
                 print(*case.words, *row.cells, f"red: {'; '.join(red)}; once more", sep="; ", flush=True)
@@ -267,9 +315,6 @@ def main(words: Sequence[str] | None = None) -> int:
             rows[case.fault] = rows.get(case.fault, row).worse(row)
             if red:
                 failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
-    finally:
-        for master in fleet:
-            master.close()
     show(HEAD, (row.cells for row in rows.values()))
     print(*(f"RED {line}" for line in failed), sep="\n")
     print(f"{len(cases)} neighbours, {len(failed)} red")

@@ -15,8 +15,7 @@ from rlock.testing.contention.journal import now_ns
 from rlock.testing.local.embedded import EmbeddedError
 from tests.faults.proxy import Of, Then
 
-from .field import Field
-from .fleet import PlaceProxy
+from .field import Field, PlaceProxy
 
 #: The effects of a lost request or reply on its connection.
 THEN: tuple[Then, ...] = ("silence", "reset", "torn")

@@ -24,8 +24,7 @@ from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
 
 from .faults import FAULTS
-from .field import Crew, Field
-from .fleet import Fleet
+from .field import Crew, Field, Fleet
 from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
 from .worker import COUNTERS, Setup
 
