@@ -16,8 +16,7 @@ from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator
 
-from .driver import Bench, Parker
-from .events import Wire
+from .events import Bench, Parker, Wire
 from .hosts import Host, Session
 
 if TYPE_CHECKING:

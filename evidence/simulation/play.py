@@ -31,8 +31,7 @@ from rlock.rules.options import LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
-from .driver import Bench, Program, Thread, Wait, sleep
-from .events import Latency
+from .events import Bench, Latency, Program, Thread, Wait, sleep
 from .faults import ACTS, REBIRTH_S, Nemesis
 from .hands import change_kind, hand_over
 from .hosts import EPOCH_US, Host

@@ -21,8 +21,7 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import PARTIAL_QUORUM_FLOOR_S
 
 from .client import Client
-from .driver import Program, Thread, sleep
-from .events import Latency
+from .events import Latency, Program, Thread, sleep
 from .hosts import Host
 from .world import Network, World
 

@@ -21,8 +21,7 @@ from typing import Any
 
 from evidence.porcupine import MissingError, Porcupine
 from evidence.soak.faults import FAULTS
-from evidence.soak.plan import ALL, Plan, Result
-from evidence.soak.run import run
+from evidence.soak.run import ALL, Plan, Result, run
 from rlock.testing.local.binaries import find_servers, read_version
 
 

@@ -14,8 +14,7 @@ import pytest
 from rlock.testing.local.embedded import ServerBinary
 from tests.histories import ask, end, got, history, hold, look, ms
 
-from .plan import Plan, figures
-from .run import judge_ends, judge_progress, run
+from .run import Plan, figures, judge_ends, judge_progress, run
 
 
 @pytest.fixture
