@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -39,15 +39,13 @@ ARM: Any = _Arm()
 #: In front of these the signal is made pending. The first ones are calls.
 _CALLS = {code for name, code in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")}
 _JUMPS = {code for name, code in dis.opmap.items() if "BACKWARD" in name and "NO_INTERRUPT" not in name}
-_instants: dict[CodeType, dict[int, bool]] = {}
 
 
+@cache
 def _instants_of(code: CodeType) -> dict[int, bool]:
     """The instructions at which a signal may be handled; whether each is a call."""
-    if code not in _instants:
-        found = [each for each in dis.get_instructions(code) if each.opcode in _CALLS | _JUMPS]
-        _instants[code] = {each.offset: each.opcode in _CALLS for each in found}
-    return _instants[code]
+    found = [each for each in dis.get_instructions(code) if each.opcode in _CALLS | _JUMPS]
+    return {each.offset: each.opcode in _CALLS for each in found}
 
 
 class Stuck(BaseException):

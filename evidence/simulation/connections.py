@@ -42,7 +42,7 @@ class Connection(connection.Connection):
 
     def __init__(self, client: Client, host: Host, *, subscriber: bool) -> None:
         super().__init__(HandshakeResult())
-        latency = client.world.network.clients
+        latency = client.world.latency
         self.subscriber = subscriber
         there, back = (client.message_ways if subscriber else client.ways)[host.index]
         self.client = client
