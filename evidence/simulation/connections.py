@@ -273,7 +273,6 @@ class _Attempt:
     def end(self, outcome: Connection | ConnectError) -> None:
         if not self.over:
             self.over = True
-            self.steps += 1
             if outcome is not self.connection:
                 self.connection.close()
             self.connections.ended(self, outcome)

@@ -24,14 +24,14 @@ WAYS = ((True, True), (True, False), (False, True))
 
 
 def _masters(on: Field, dice: Random) -> list[int]:
-    count = dice.choice((1, 1, 2, len(on.fleet)))
+    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
     return dice.sample(range(len(on.fleet)), count)
 
 
 def kill(on: Field, dice: Random) -> None:
     """One master crashes, and comes back empty after a moment or a while."""
     with on.fleet.claim(dice.randrange(len(on.fleet))) as masters:
-        _restart(on, dice, "kill", masters, dice.choice((0.0, 0.3, 1.0, 3.0)))
+        _restart(on, "kill", masters, dice.choice((0.0, 0.3, 1.0, 3.0)))
 
 
 def rolling(on: Field, dice: Random) -> None:
@@ -39,17 +39,25 @@ def rolling(on: Field, dice: Random) -> None:
     gap = dice.uniform(0.05, 0.8) * on.fleet.ttl
     for i in dice.sample(range(len(on.fleet)), len(on.fleet)):
         with on.fleet.claim(i) as masters:
-            _restart(on, dice, "rolling", masters, dice.uniform(0.0, 0.2))
+            _restart(on, "rolling", masters, dice.uniform(0.0, 0.2))
         on.rest(gap)
 
 
 def everything(on: Field, dice: Random) -> None:
     """All masters crash at once and come back empty."""
     with on.fleet.claim(*range(len(on.fleet))) as masters:
-        _restart(on, dice, "all", masters, dice.uniform(0.0, 1.0))
+        _restart(on, "all", masters, dice.uniform(0.0, 1.0))
 
 
-def _restart(on: Field, dice: Random, fault: str, masters: Sequence[int], down_s: float) -> None:
+def disk(on: Field, dice: Random) -> None:
+    """The durable master crashes, and comes back with an empty disk."""
+    with on.fleet.claim(0) as masters:
+        _restart(on, "disk", masters, dice.uniform(0.0, 0.5), disk_lost=True)
+
+
+def _restart(
+    on: Field, fault: str, masters: Sequence[int], down_s: float, *, disk_lost: bool = False
+) -> None:
     if not masters:
         return
     on.note(fault, f"{list(masters)} down for {down_s:.1f} s")
@@ -59,14 +67,13 @@ def _restart(on: Field, dice: Random, fault: str, masters: Sequence[int], down_s
     for i in masters:
         # A busy machine may not get a server up in time; the next fault finds it down, or mend() does.
         with contextlib.suppress(EmbeddedError):
-            on.fleet.start(i)
+            on.fleet.start(i, disk_lost=disk_lost)
 
 
 def stop(on: Field, dice: Random) -> None:
     """Masters stand still and go on: one, or more than a minority. They execute their commands late."""
-    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
     pause = min(dice.choice((0.2, 0.5, 1.0, 2.0, 4.0, 8.0)), 2 * on.fleet.ttl)
-    with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:
+    with on.fleet.claim(*_masters(on, dice)) as masters:
         on.note("stop", f"{masters} for {pause} s")
         with contextlib.suppress(EmbeddedError):
             for i in masters:
@@ -97,22 +104,10 @@ def _command(on: Field, dice: Random, *, name: str) -> None:
 
 def flush(on: Field, dice: Random) -> None:
     """FLUSHALL of one or several: the locks are gone, the servers and their connections are not."""
-    count = dice.choice((1, 1, 1, 2, len(on.fleet)))
-    with on.fleet.claim(*dice.sample(range(len(on.fleet)), count)) as masters:
+    with on.fleet.claim(*_masters(on, dice)) as masters:
         for i in masters:
             if on.fleet.flush(i):
                 on.note("flush", i)
-
-
-def disk(on: Field, dice: Random) -> None:
-    """The durable master crashes, and comes back with an empty disk."""
-    with on.fleet.claim(0) as masters:
-        for i in masters:
-            on.note("disk", i)
-            on.fleet.kill(i)
-            on.rest(dice.uniform(0.0, 0.5))
-            with contextlib.suppress(EmbeddedError):
-                on.fleet.start(i, disk_lost=True)
 
 
 #: Signals: a worker is killed, and another one takes its place; a worker stops, for a moment or beyond its

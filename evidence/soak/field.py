@@ -30,7 +30,7 @@ from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
 from rlock.testing.contention.order import Harm
-from rlock.testing.local.embedded import Master, ServerBinary, find_server
+from rlock.testing.local.embedded import Master, ServerBinary
 from rlock.testing.local.spawn import spawn
 from tests.faults.proxy import Proxy
 from tests.servers import left, raw
@@ -81,10 +81,8 @@ def _die_with_parent() -> None:
 class Fleet(contextlib.AbstractContextManager["Fleet"]):
     """Thread-safe if each master is changed under a `claim` only."""
 
-    def __init__(self, count: int, ttl: float, server: ServerBinary | None, places: int) -> None:
+    def __init__(self, count: int, ttl: float, server: ServerBinary, places: int) -> None:
         self.ttl = ttl
-        server = server or find_server()
-        self.server = str(server)
         self._ends = contextlib.ExitStack()
         try:
             # The first one forgets nothing, unless its disk is lost.

@@ -54,6 +54,7 @@ DROPPED = re.compile(
 class Plan:
     seconds: float
     seed: int
+    server: ServerBinary
     masters: int = 3
     ttl: float = 2.0
     faults: tuple[str, ...] = ALL
@@ -74,8 +75,6 @@ class Plan:
     keep: Path | None = None
     #: Write the history of the run to this file, in EDN.
     edn: Path | None = None
-    #: Which server; None: the best that is found.
-    server: ServerBinary | None = None
 
 
 @dataclass
@@ -99,12 +98,11 @@ class Result:
 
 
 def run(plan: Plan) -> Result:
-    result = Result(plan)
+    result = Result(plan, str(plan.server))
     commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
         fleet = stack.enter_context(Fleet(plan.masters, plan.ttl, plan.server, places=plan.processes))
-        result.server = fleet.server
         crew = Crew(plan.processes, folder, partial(_setup, plan, folder, fleet))
         stack.callback(crew.abolish)
         _Run(plan, result, folder, crew, Field(fleet, crew, plan.names, commands)).go()
