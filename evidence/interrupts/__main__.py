@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import logging
 import random
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import rlock
 from rlock.testing import MemoryMasters
 
-from . import cancellations, instants, turns
+from . import cancellations, instants
 from .instants import Instant, Stuck
 from .operations import OF_TASKS, OF_THREADS, change
 from .scene import NAME, Scene, call, drive, left
@@ -44,6 +45,20 @@ class Row:
     def failed(self) -> int:
         return sum(map(len, self.failures.values()))
 
+    def go_through(self, once: Callable[[Row, int], tuple[Any, list[str]]], step: Callable[[], int]) -> None:
+        """Disturb the operation at one instant after another."""
+        at = step()
+        while self.failed < ENOUGH:
+            instant, wrong = once(self, at)
+            if not instant.reached:
+                if wrong:
+                    self.failures.setdefault("without a disturbance", []).extend(wrong[:1])
+                return
+            self.instants += 1
+            if wrong:
+                self.failures.setdefault(instant.place, []).append("; ".join(wrong))
+            at += step()
+
     def __str__(self) -> str:
         beside = "not alone" if self.beside else "alone"
         work = self.work + (", gc" if self.collects else "")
@@ -51,25 +66,6 @@ class Row:
             f"{self.name:<22}N={self.masters}  {beside:<10}{work:<19}"
             f"{self.instants:>6} instants {self.failed:>5} failures"
         )
-
-
-def mutexes(client: rlock.Client) -> dict[str, Any]:
-    engine: Any = client._current
-    found = {"client": client._mutex}
-    if engine is not None:
-        found |= {"engine": engine.holds.mutex, "calls": engine.masters._mutex}
-        found |= {"subscriptions": engine.notifications._mutex, "queue": engine._local_queue._mutex}
-    return found
-
-
-@contextmanager
-def without_switches(beside: bool) -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.0005 if beside else before)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 Disturb = Callable[[Scene], AbstractContextManager[None]]
@@ -80,6 +76,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     masters, wrong = MemoryMasters(row.masters), []
     for master in masters:
         _shield(master, instant)
+    sys.setswitchinterval(0.0005 if row.beside else 0.005)
     scene, ends = Scene(masters, tasks=False, beside=row.beside), threading.Event()
     for client in (scene.client, scene.other):
         with client.lock("warm"):
@@ -91,7 +88,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     before, result, failure = scene.lock.hold_count, None, None
     allowed = (rlock.RLockError, RuntimeError if "Condition" in row.name else rlock.RLockError)
     try:
-        with without_switches(row.beside), disturb(scene):
+        with disturb(scene):
             result = drive(call(operation))
     except Stuck as stuck:
         wrong.append(f"the operation stands still in {stuck}")
@@ -113,11 +110,12 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
                 while lock.hold_count:
                     with suppress(rlock.LeaseLostError):
                         lock.release()
-            wrong += _still_works(scene, masters, closed=scene.client._closed)
+            wrong += _elsewhere(partial(_take_locks, scene)) + _left(masters)
             ends.set()
             wrong += drive(scene.ended())
             wrong += [each for each in scene.refusals if "second" in each]
-            scene.client.close()
+            # A mutex that the main thread has kept would stop it. One of two threads that close may raise.
+            wrong += [each for each in _elsewhere(scene.client.close) if "client is closed" not in each]
             scene.other.close()
     except Stuck as stuck:
         wrong.append(f"behind it, the client stands still in {stuck}")
@@ -126,43 +124,39 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     return wrong
 
 
-def _still_works(scene: Scene, masters: MemoryMasters, *, closed: bool) -> list[str]:
-    wrong: list[str] = []
-    done = threading.Event()
+def _elsewhere(work: Callable[[], object]) -> list[str]:
+    """What is wrong when another thread does this, which takes a moment."""
+    wrong, done = list[str](), threading.Event()
 
-    def work() -> None:
+    def run_it() -> None:
         try:
-            for name in (NAME, "another"):
-                lock = scene.client.lock(name)
-                if lock.acquire(timeout=SOON_S):
-                    lock.release()
-                else:
-                    wrong.append(f"another thread does not get {name!r}")
-            done.set()
+            work()
         except Exception as error:
-            if not closed:
-                wrong.append(f"another thread: {error!r}")
-            done.set()
+            wrong.append(f"another thread: {error!r}")
+        done.set()
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=run_it, daemon=True).start()
     # Not by the clock: a busy machine may leave the whole process out for a second.
     took = next((i / 100 for i in range(400) if done.wait(0.01)), 4.0)
     if took > SOON_S:
         wrong.append("another thread stands still" if took == 4.0 else f"another thread took {took:.1f} s")
-    locked = [name for name, mutex in mutexes(scene.client).items() if not _is_free(mutex)]
-    wrong += [f"the mutex of {name} stays locked" for name in locked]
+    return wrong
+
+
+def _take_locks(scene: Scene) -> None:
+    with suppress(*([rlock.RLockError] if scene.client._closed else [])):
+        for name in (NAME, "another"):
+            lock = scene.client.lock(name)
+            if not lock.acquire(timeout=SOON_S):
+                raise TimeoutError(f"it does not get {name!r}")
+            lock.release()
+
+
+def _left(masters: MemoryMasters) -> list[str]:
     until = time.monotonic() + SOON_S
     while (keys := [key for key in left(masters) if "busy" not in key]) and time.monotonic() < until:
         time.sleep(0.001)
-    return wrong + [f"left on the masters: {sorted(set(keys))}" for _ in keys[:1]]
-
-
-def _is_free(mutex: Any) -> bool:
-    free: list[bool] = []
-    thread = threading.Thread(target=lambda: free.append(mutex.acquire(timeout=1.0) and not mutex.release()))
-    thread.start()
-    thread.join()
-    return free == [True]
+    return [f"left on the masters: {sorted(set(keys))}"] if keys else []
 
 
 def _shield(master: Any, instant: Instant) -> None:
@@ -177,60 +171,45 @@ def _shield(master: Any, instant: Instant) -> None:
     master.connect = connected
 
 
-# -- the two disturbances ------------------------------------------------------------------------------
+# -- the disturbances ----------------------------------------------------------------------------------
 
 
-def interrupt(row: Row, at: int) -> tuple[Instant, list[str]]:
-    instant = Instant(at)
-    return instant, run(row, instant, lambda _: instants.signalled(instant, LIMIT_S))
+def _release(lock: Any) -> bool:
+    if held := bool(lock.hold_count):
+        lock.release()
+    return held
 
 
-def _release(scene: Scene) -> None:
-    held = scene.client.lock("held")
-    if held.hold_count:
-        held.release()
-
-
-def _acquire(scene: Scene) -> None:
-    lock = scene.client.lock("third")
+def _enter(lock: Any) -> None:
     if lock.acquire(timeout=0.5):
         lock.release()
 
 
 def _release_it(scene: Scene) -> None:
-    if scene.lock.hold_count:
-        scene.lock.release()
-        scene.changed -= 1
+    scene.changed -= _release(scene.lock)
 
 
 def _acquire_it(scene: Scene) -> None:
     scene.changed += scene.lock.acquire(blocking=False)
 
 
-def _enter_it(scene: Scene) -> None:
-    if scene.lock.acquire(timeout=0.5):
-        scene.lock.release()
-
-
 #: Work with the lock of the interrupted operation itself: its hold count must come out right.
-SAME: dict[str, Callable[[Scene], object]] = {
-    "releases it": _release_it,
-    "acquires it": _acquire_it,
-    "enters it": _enter_it,
-}
-
+SAME = ("releases it", "acquires it", "enters it")
 #: The work of a signal handler, of a `__del__`, or of a dropped generator with `with lock:`.
 WORK: dict[str, Callable[[Scene], object]] = {
-    **SAME,
-    "releases": _release,
-    "acquires": _acquire,
+    "releases it": _release_it,
+    "acquires it": _acquire_it,
+    "enters it": lambda scene: _enter(scene.lock),
+    "releases": lambda scene: _release(scene.client.lock("held")),
+    "acquires": lambda scene: _enter(scene.client.lock("third")),
     "closes another": lambda scene: scene.other.close(),
     "closes it": lambda scene: scene.client.close(),
     "asks": lambda scene: (scene.lock.is_owned(), repr(scene.lock), scene.client.lock("held").remaining()),
 }
 
 
-def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
+def interrupt(row: Row, at: int) -> tuple[Instant, list[str]]:
+    """By a KeyboardInterrupt, or by the work of the row."""
     instant, errors = Instant(at), []
 
     @contextmanager
@@ -247,7 +226,7 @@ def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
             if time.monotonic() - began > SOON_S:
                 errors.append(f"the work took {time.monotonic() - began:.1f} s")
 
-        instant.work = work
+        instant.work = work if row.work else None
         if row.work == "releases":
             scene.client.lock("held").acquire()
         with (instants.collected if row.collects else instants.signalled)(instant, LIMIT_S):
@@ -257,39 +236,17 @@ def enter_again(row: Row, at: int) -> tuple[Instant, list[str]]:
     return instant, errors + wrong
 
 
-def all_instants(
-    row: Row, once: Callable[[Row, int], tuple[Instant | turns.Instant, list[str]]], step: Callable[[], int]
-) -> Row:
-    """Disturb the operation at one instant after another."""
-    at = step()
-    while True:
-        instant, wrong = once(row, at)
-        if not instant.reached:
-            if wrong:
-                row.failures.setdefault("without a disturbance", []).extend(wrong[:1])
-            return row
-        row.instants += 1
-        if wrong:
-            row.failures.setdefault(instant.place, []).append("; ".join(wrong))
-            if row.failed == ENOUGH:
-                return row
-        at += step()
-
-
 def rows(options: argparse.Namespace) -> Iterator[Row]:
     works: Sequence[str] = [*WORK] if options.again or options.collect else [""]
     names: Sequence[str] = [*OF_THREADS]
     if options.asyncio:
-        works, names = ["", turns.AGAIN, turns.ALL], [*OF_TASKS]
-    for work in works:
-        if options.work and work not in options.work:
-            continue
-        for name in names:
-            for masters in () if options.only and name not in options.only else options.masters:
-                for beside in (False, True):
-                    if beside and name == "acquire, first use" and not options.asyncio:
-                        continue  # the second thread would use the client first
-                    yield Row(name, masters, beside, work, options.collect)
+        works, names = ["", cancellations.AGAIN, cancellations.ALL], [*OF_TASKS]
+    for work, name, masters, beside in itertools.product(works, names, options.masters, (False, True)):
+        left_out = (options.work and work not in options.work) or (options.only and name not in options.only)
+        # A second thread would use the client first.
+        left_out = left_out or (beside and name == "acquire, first use" and not options.asyncio)
+        if not left_out:
+            yield Row(name, masters, beside, work, options.collect)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -316,8 +273,7 @@ def main(words: Sequence[str] | None = None) -> int:
         gc.freeze()  # otherwise the collection behind each run would go through all objects
     began, total, failed = time.monotonic(), 0, 0
     for row in rows(options):
-        once = enter_again if row.work else interrupt
-        all_instants(row, cancellations.cancel if options.asyncio else once, step)
+        row.go_through(cancellations.cancel if options.asyncio else interrupt, step)
         gc.collect()
         print(row, flush=True)
         for place, wrong in row.failures.items():

@@ -1,17 +1,28 @@
-"""Cancel an operation of rlock.asyncio at one instant, and look for what is left of it."""
+"""Cancel an operation of rlock.asyncio behind the n-th callback of an event loop, and look for what is left.
+
+A task can be cancelled between any two callbacks of its loop, and nowhere else. So these are all instants:
+each suspension while the task waits, and again when its result has come and it has not run since. The time
+is virtual.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import gc
+import selectors
+import warnings
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import rlock
 import rlock.asyncio
+from rlock import clock
 from rlock.testing import MemoryMasters
 
+from .instants import Stuck, is_ours, place
 from .operations import OF_TASKS
-from .scene import NAME, Scene, left
-from .turns import TURN_S, Instant, run
+from .scene import NAME, TURN_S, Scene, left
 
 if TYPE_CHECKING:
     from .__main__ import Row
@@ -19,12 +30,102 @@ if TYPE_CHECKING:
 #: How long one run may take, and an acquire behind the operation: less than the second after which masters
 #: take back a lock that they have handed to a waiter that is gone.
 LIMIT_S, SOON_S = 20.0, 0.9
+AGAIN, ALL = "again and again", "with ours"
+
+
+class Instant:
+    """The ``at``-th callback behind which the task is cancelled.
+
+    ``work``: AGAIN, also behind each one after it; ALL, together with the client's own tasks.
+    """
+
+    def __init__(self, at: int, work: str) -> None:
+        self.at, self._work = at, work
+        self.task: asyncio.Task[Any] | None = None  # the task, while the operation is under way
+        self.passed = 0
+        self.place = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.passed >= self.at
+
+    def on_callback(self) -> None:
+        if self.task is None or self.task.done():
+            return
+        self.passed += 1
+        if self.passed == self.at:
+            self.place = _place(self.task.get_coro())
+            if self._work == ALL:
+                for task in asyncio.all_tasks(self.task.get_loop()):
+                    if task.get_name() in ("rlock-watchdog", "rlock-dial"):
+                        task.cancel()
+        if self.passed == self.at or (self.reached and self._work == AGAIN):
+            self.task.cancel()
+
+
+def _place(waiting: Any) -> str:
+    """Where rlock's part of a task waits."""
+    found = "outside"
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is not None and is_ours(frame.f_code):
+            found = place(frame)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return found
+
+
+class _Selector(selectors.DefaultSelector):
+    """Lets the time pass instead of waiting."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self.now, self.until = 0.0, until
+
+    def select(self, timeout: float | None = None) -> Any:
+        found = super().select(0)
+        if timeout is None and not found:
+            raise Stuck("a loop in which nothing is due")
+        self.now += max(timeout or 0.0, TURN_S)
+        if self.now > self.until:
+            raise Stuck(f"{self.until:g} s")
+        return found
 
 
 def cancel(row: Row, at: int) -> tuple[Instant, list[str]]:
-    """Run the operation once; what is wrong behind it."""
-    instant = Instant(at, row.work)
-    return instant, run(_scene(row, instant), instant, LIMIT_S)
+    """Run the operation once in a loop of its own; what is wrong, also by asyncio and Python."""
+    instant, selector, wrong = Instant(at, row.work), _Selector(LIMIT_S), list[str]()
+    loop, genuine = asyncio.SelectorEventLoop(selector), asyncio.Handle._run
+
+    def run_callback(handle: asyncio.Handle) -> None:
+        genuine(handle)
+        instant.on_callback()
+
+    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    loop.set_exception_handler(
+        lambda _, context: wrong.append(f"{context['message']}: {context.get('exception', '')!r}")
+    )
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(asyncio.Handle, "_run", run_callback))
+        stack.enter_context(patch.object(clock, "now", loop.time))
+        warned = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        try:
+            wrong += loop.run_until_complete(_scene(row, instant))
+        except Stuck as stuck:
+            wrong.append(f"it stands still for {stuck}, behind {instant.place}")
+        except (Exception, asyncio.CancelledError) as error:
+            wrong.append(f"behind it: {error!r}")
+        tasks = asyncio.all_tasks(loop)
+        wrong += [f"{task.get_name()} still runs" for task in tasks]
+        for task in tasks:
+            task.cancel()
+        selector.until += LIMIT_S
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        gc.collect()  # a task that was never awaited complains now
+        loop.close()
+    return instant, wrong + [str(each.message) for each in warned]
 
 
 async def _scene(row: Row, instant: Instant) -> list[str]:

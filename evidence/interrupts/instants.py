@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -39,15 +39,13 @@ ARM: Any = _Arm()
 #: In front of these the signal is made pending. The first ones are calls.
 _CALLS = {code for name, code in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")}
 _JUMPS = {code for name, code in dis.opmap.items() if "BACKWARD" in name and "NO_INTERRUPT" not in name}
-_instants: dict[CodeType, dict[int, bool]] = {}
 
 
+@cache
 def _instants_of(code: CodeType) -> dict[int, bool]:
     """The instructions at which a signal may be handled; whether each is a call."""
-    if code not in _instants:
-        found = [each for each in dis.get_instructions(code) if each.opcode in _CALLS | _JUMPS]
-        _instants[code] = {each.offset: each.opcode in _CALLS for each in found}
-    return _instants[code]
+    found = [each for each in dis.get_instructions(code) if each.opcode in _CALLS | _JUMPS]
+    return {each.offset: each.opcode in _CALLS for each in found}
 
 
 class Stuck(BaseException):
@@ -58,20 +56,17 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(ROOT) and not code.co_filename.startswith(MASTERS)
 
 
-def _in_masters(frame: FrameType | None) -> bool:
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if frame.f_code.co_filename.startswith(MASTERS):
-            return True
+        yield frame
         frame = frame.f_back
-    return False
 
 
 def place(frame: FrameType | None) -> str:
-    while frame is not None and not is_ours(frame.f_code):
-        frame = frame.f_back
-    if frame is None:
-        return "outside"
-    return f"{frame.f_code.co_filename.removeprefix(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
+    for each in _callers(frame):
+        if is_ours(each.f_code):
+            return f"{each.f_code.co_filename.removeprefix(ROOT)}:{each.f_lineno} {each.f_code.co_name}"
+    return "outside"
 
 
 class Instant:
@@ -83,9 +78,8 @@ class Instant:
         self.passed = 0  # instants, or collections
         self.place = ""  # "": the operation has fewer instants
         self._held_back = False
-        self._calling: FrameType | None = (
-            None  # it is about to call: the begin of the function is no other instant
-        )
+        # It is about to call: the begin of the function is no other instant.
+        self._calling: FrameType | None = None
 
     @property
     def reached(self) -> bool:
@@ -116,7 +110,7 @@ class Instant:
         return self._on_instruction
 
     def on_signal(self, _: int, frame: FrameType | None) -> None:
-        if _in_masters(frame):
+        if any(caller.f_code.co_filename.startswith(MASTERS) for caller in _callers(frame)):
             self._held_back = True
             return
         self.place = place(frame)

@@ -13,8 +13,7 @@ from rlock._async import runtime as for_tasks
 from rlock._sync import runtime as for_threads
 
 from .recipes import adopt, condition, detach, leader, reader, semaphore, several, write
-from .scene import HELD_S, NAME, Call, Operation, Scene, call, within
-from .turns import TURN_S
+from .scene import HELD_S, NAME, TURN_S, Call, Operation, Scene, call, within
 
 
 @asynccontextmanager
@@ -24,7 +23,7 @@ async def acquire(scene: Scene) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def first_use(scene: Scene) -> AsyncIterator[Call]:
-    """The first use of a client, which connects: in a task in some turns."""
+    """The first use of a client, which connects: in a task in some cancellations."""
     await call(scene.client.close)
     for master in scene.masters if scene.tasks else ():
         _connects_slowly(master)

@@ -12,8 +12,7 @@ from typing import Any
 
 import rlock
 
-from .scene import HELD_S, NAME, Call, Scene, call, left, within
-from .turns import TURN_S
+from .scene import HELD_S, NAME, TURN_S, Call, Scene, call, left, within
 
 #: Of a hold that changes hands.
 LEASE_S = 1.5

@@ -15,28 +15,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import logging
 import math
 import mmap
+import re
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import rlock
 import rlock.asyncio
 from rlock.testing.local.binaries import find_servers
-from rlock.testing.local.embedded import Master
+from rlock.testing.local.embedded import Masters
 from rlock.testing.local.spawn import free_port
+from tests.faults.proxy import Proxy
 from tests.lock.conftest import eventually
 
 from ..interrupts.scene import drive, within
-from . import crowd
 from .faults import FIRST, LATER, Neighbour, replies
-from .report import HEAD, Log, Row
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
@@ -45,6 +48,8 @@ SETTLE_S = 2 * TIMEOUT_S + 1.2
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
 CLIENTS = 3
+HEAD = ["fault", "slower", "pause", "MB", "noticed", "warnings", "log"]
+LONGEST = 70
 
 
 @dataclass
@@ -119,6 +124,52 @@ LONGER = {"messages vanish": 7.0}
 
 
 @dataclass(frozen=True)
+class Row:
+    fault: str
+    slower: float
+    pause: float
+    grew_mb: float
+    noticed: float  # seconds after it began; -1: no line of the log is due
+    warnings: int
+    log: str
+
+    def worse(self, other: Row) -> Row:
+        figures = ("slower", "pause", "grew_mb", "noticed", "warnings")
+        return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in figures})
+
+    @property
+    def cells(self) -> list[str]:
+        noticed = f"{self.noticed:.1f} s" if self.noticed >= 0 else "-"
+        figures = [f"{self.slower:.2f}", f"{self.pause:.2f} s", f"{self.grew_mb:.1f}", noticed]
+        return [self.fault, *figures, str(self.warnings), _short(self.log)]
+
+
+def _short(text: str) -> str:
+    """The begin of a text, without the addresses of this run."""
+    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
+    text = re.sub(r"\b[0-9a-f]{12,}\b", "…", text).replace("|", "/").replace("`", "'")
+    return f"`{text[:LONGEST]}`" if text else "-"
+
+
+class Log(logging.Handler):
+    """The warnings that name a master, with their instants, until it is closed."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(logging.WARNING)
+        self.label, self.lines = label, list[tuple[float, str]]()
+        logging.getLogger("rlock").addHandler(self)
+
+    def close(self) -> None:
+        logging.getLogger("rlock").removeHandler(self)
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if self.label and self.label in text:
+            self.lines.append((time.monotonic(), text))
+
+
+@dataclass(frozen=True)
 class Case:
     fault: str
     masters: int
@@ -133,13 +184,14 @@ class Case:
             FIRST[self.fault](bad)
         else:
             proxy = bad.behind_proxy()
-        log = Log(bad.label)
+        log = bad.open.enter_context(closing(Log(bad.label)))
         sides = [
             Side(f"{name}-{seed}", [url, *urls[1:]], self.fair, self.tasks)
             for name, url in (("bad", bad.url), ("down", f"redis://127.0.0.1:{free_port()}"))
         ]
-        try:
+        with bad.open:
             for side in sides:
+                bad.open.callback(side.ended.set)
                 side.start()
             if proxy is not None:
                 eventually(lambda: min(len(some) for side in sides for some in (side.at, side.took)) > 20, 9)
@@ -155,11 +207,6 @@ class Case:
             pause, usual = (side.pause(began + SETTLE_S, now) for side in sides)
             for side in sides:
                 side.stop()
-        finally:
-            log.close()
-            for side in sides:
-                side.ended.set()
-            bad.open.close()
         named = [line for line in log.lines if line[0] < now and bad.label]
         each = -(-len(named) // CLIENTS)
         red = [f"{error}" for side in sides for error in side.errors]
@@ -176,6 +223,64 @@ class Case:
         return [str(self.masters), "tasks" if self.tasks else "threads", "fair" if self.fair else "default"]
 
 
+CROWD_HEAD = "one master of three", "clients", "connections a second", "log lines a minute", "of each client"
+CROWD_FAULTS: dict[str, Callable[[Neighbour, Proxy], object]] = {
+    "flapping: all connections are reset twice a second": lambda bad, proxy: bad.again_and_again(
+        proxy.reset, 0.5
+    ),
+    "silent: it swallows all": LATER["swallows all"],
+    "hostile: it answers anything": LATER["answers anything"],
+}
+
+
+def measure_crowd(fault: str, clients: int, seconds: float) -> list[str]:
+    """How often clients connect to one bad master of three, and how many lines they log.
+
+    Each takes and releases a lock of its own twice a second, and holds another one all the time.
+    """
+    ended = threading.Event()
+    with ExitStack() as stack:
+        urls = stack.enter_context(Masters(3, next(iter(find_servers())))).urls
+        bad = Neighbour(urls[0], 1)
+        stack.enter_context(bad.open)
+        proxy = bad.behind_proxy()
+        urls[0] = proxy.url
+
+        def run(number: int) -> None:
+            # A long lease: so many threads may keep a renewal from running for seconds.
+            client = rlock.Client(urls, 60.0, max_ttl=60.0, request_timeout=0.5, restart_guard=0)
+            with client, client.lock(f"held-{number}") as held:
+                while not ended.wait(0.5):
+                    with client.lock(f"own-{number}"):
+                        pass
+                held.check()
+
+        pool = stack.enter_context(ThreadPoolExecutor(clients))
+        stack.callback(ended.set)
+        runs = []
+        for number in range(clients):
+            runs.append(pool.submit(run, number))
+            time.sleep(0.01)
+        time.sleep(2.0)
+        log = Log(proxy.url)
+        before, began = proxy.accepted, time.monotonic()
+        CROWD_FAULTS[fault](bad, proxy)
+        time.sleep(seconds)
+        took, connections, count = time.monotonic() - began, proxy.accepted - before, len(log.lines)
+        log.close()
+        ended.set()
+        for each in runs:
+            each.result(30.0)
+    minute = count * 60 / took
+    return [fault, str(clients), f"{connections / took:.0f}", f"{minute:.0f}", f"{minute / clients:.1f}"]
+
+
+def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.neighbours", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure")
@@ -185,7 +290,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--crowd", type=int, metavar="N", help="N clients: connections and log lines")
     options = parser.parse_args(words)
     if options.crowd:
-        crowd.report(options.crowd, 60.0 if options.seconds == 2.0 else options.seconds)
+        seconds = 60.0 if options.seconds == 2.0 else options.seconds
+        replies()  # first: it takes seconds
+        show(CROWD_HEAD, (measure_crowd(fault, options.crowd, seconds) for fault in CROWD_FAULTS))
         return 0
     every = list(itertools.product((3, 5), (False, True), (False, True)))
     names = [name for name in (*LATER, *FIRST) if any(each in name for each in options.only or [""])]
@@ -194,13 +301,12 @@ def main(words: Sequence[str] | None = None) -> int:
         for number, name in enumerate(names)
         for how in (every[number % 4 : number % 4 + 1] if options.quick else every)
     ]
-    fleet = [Master(next(iter(find_servers()))).start() for _ in range(5)]
     failed = []
     rows: dict[str, Row] = {}
     replies()  # first: it takes seconds
-    try:
+    with Masters(5, next(iter(find_servers()))) as fleet:
         for number, case in enumerate(cases):
-            urls = [master.url for master in fleet[: case.masters]]
+            urls = fleet.urls[: case.masters]
             row, red = case.run(urls, options.seconds, number, options.slower)
             if red:
                 print(*case.words, *row.cells, f"red: {'; '.join(red)}; once more", sep="; ", flush=True)
@@ -209,11 +315,7 @@ def main(words: Sequence[str] | None = None) -> int:
             rows[case.fault] = rows.get(case.fault, row).worse(row)
             if red:
                 failed.append(f"{case.fault} ({', '.join(case.words)}): {'; '.join(red)}")
-    finally:
-        for master in fleet:
-            master.close()
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
-    print(*(f"| {' | '.join(row.cells)} |" for row in rows.values()), sep="\n")
+    show(HEAD, (row.cells for row in rows.values()))
     print(*(f"RED {line}" for line in failed), sep="\n")
     print(f"{len(cases)} neighbours, {len(failed)} red")
     return bool(failed)

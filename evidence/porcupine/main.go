@@ -1,6 +1,6 @@
 // Judges a history of locks with Porcupine, a linearizability checker that is not ours.
 //
-//	go run . [-timeout 5m] history.edn
+//	go run . history.edn
 //
 // The model is the reentrant fenced mutex of Hazelcast's Jepsen tests: an owner, a hold count and a fence that
 // grows. Any number of readers may hold it while it has no owner; an owner may become a reader. A reader's token
@@ -9,7 +9,6 @@ package main
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -138,19 +137,13 @@ func read(path string) ([]porcupine.Operation, error) {
 }
 
 func main() {
-	timeout := flag.Duration("timeout", 5*time.Minute, "how long to search")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	history, err := read(flag.Arg(0))
+	history, err := read(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
 	began := time.Now()
-	verdict := porcupine.CheckOperationsTimeout(model, history, *timeout)
+	verdict := porcupine.CheckOperationsTimeout(model, history, 5*time.Minute)
 	fmt.Printf("porcupine: %s, %d operations, %.1f s\n", verdict, len(history), time.Since(began).Seconds())
 	switch verdict {
 	case porcupine.Ok:

@@ -1,6 +1,6 @@
 """Power cuts of masters while clients contend: ``python -m evidence.power_cuts [--cuts 500]``.
 
-Each variant runs fleets of three masters on disks that keep only what was synced (disk.py). A cut kills one,
+Each variant runs fleets of three masters on disks that keep only what was synced (disk.c). A cut kills one,
 two or all masters of a fleet at a random instant and starts them again with what their disks kept. The
 checker of rlock.testing.contention judges the holds. A control must show overlaps: it leaves out one
 condition, and so shows that these cuts find its absence.
@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import random
+import shutil
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +41,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 from tests.faults import clock
 from tests.servers import raw, servers_found
 
-from .disk import SOURCE, Disk
-
+SOURCE = Path(__file__).with_name("disk.c")
 #: A busy machine must restart a master before the leases of a cut end.
 TTL = 3.0
 MASTERS, CLIENTS = 3, 3
@@ -98,6 +100,61 @@ VARIANTS = (
 )
 
 
+class Disk:
+    """The disk of one master, which loses unsynced bytes: ``folder / "data"`` is its directory."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self.data = folder / "data"
+        self.data.mkdir(parents=True)
+        self._library = library
+        self._kept = folder / "kept"
+        self._program = folder / "on-this-disk"
+        self._remember()
+
+    def binary(self, server: ServerBinary) -> ServerBinary:
+        self._program.write_text(
+            f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}" '
+            f'exec "{server.path}" "$@"\n'
+        )
+        self._program.chmod(0o755)
+        return ServerBinary(self._program, server.flavour, server.version)
+
+    def cut(self, master: Master) -> int:
+        """Kill the master, and drop all that it had not synced; how many bytes that were."""
+        if master.pid is not None:
+            os.killpg(master.pid, signal.SIGKILL)  # with the child that rewrites its file
+        master.kill()
+        lengths: dict[int, int] = {}
+        for line in (self._kept / "log").read_text().splitlines():
+            inode, length = map(int, line.split())
+            lengths[inode] = max(length, lengths.get(inode, 0))
+        dropped = 0
+        for path in self.files():
+            found = path.stat()
+            durable = min(found.st_size, lengths.get(found.st_ino, 0))
+            dropped += found.st_size - durable
+            os.truncate(path, durable)
+        self._remember()
+        return dropped
+
+    def files(self) -> Iterator[Path]:
+        """The files that the server keeps its data in."""
+        for path in sorted(self.data.rglob("*")):
+            if path.is_file() and not path.name.startswith("server."):
+                yield path
+
+    def _remember(self) -> None:
+        """The disk as it is now is what a power cut leaves."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self._kept.mkdir()
+        lines = []
+        for path in self.files():
+            found = path.stat()
+            os.link(path, self._kept / str(found.st_ino))
+            lines.append(f"{found.st_ino} {found.st_size}\n")
+        (self._kept / "log").write_text("".join(lines))
+
+
 class CutFleet:
     """Three masters, the clients that contend on them, and their power cuts."""
 
@@ -114,15 +171,12 @@ class CutFleet:
         if variant.guard:
             with self._client() as client:
                 client.init()
-        self._threads = [
-            threading.Thread(target=self._contend, args=(i > 0, Journal(folder, f"{number}-{i}")))
-            for i in range(CLIENTS)
-        ]
+        self._journals = [Journal(folder, f"{number}-{i}") for i in range(CLIENTS)]
         self._granted, self._over = threading.Event(), threading.Event()
 
     def run(self, cuts: int, enough: threading.Event) -> None:
-        for thread in self._threads:
-            thread.start()
+        pool = ThreadPoolExecutor(CLIENTS)
+        contending = [pool.submit(self._contend, i > 0, journal) for i, journal in enumerate(self._journals)]
         try:
             while len(self.cuts) < cuts and not enough.is_set():
                 time.sleep(self._dice.uniform(*self._variant.pause_s))
@@ -135,10 +189,11 @@ class CutFleet:
             time.sleep(TTL)
         finally:
             self._over.set()
-            for thread in self._threads:
-                thread.join()
+            pool.shutdown()
             for master in self.masters:
                 master.close()
+        for each in contending:
+            each.result()
 
     def _cut(self) -> None:
         count = self._dice.choice((2, 3) if self._variant.after_cut else (1, 2, 3))

@@ -1,7 +1,7 @@
 /* Preloaded into one server: notes which bytes a power cut would leave on its disk.
  *
  * A killed server loses nothing that it wrote: the kernel still has it. A power cut loses what was not synced. So
- * fsync and fdatasync write a line into the file RLOCK_TEST_DISK/log, and evidence/power_cuts/disk.py drops the rest after
+ * fsync and fdatasync write a line into the file RLOCK_TEST_DISK/log, and `Disk` of __main__.py drops the rest after
  * the kill. Nothing goes to the real disk: SIGKILL leaves the kernel's memory alone, and a real sync only takes time.
  *
  *   <inode> <length>    all bytes of this file up to here are on the disk

@@ -39,8 +39,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import drift, guard_time
 
 from .connections import Connection, Connections
-from .driver import Program, Runtime, Thread, Wait, sleep
-from .events import Process, Way
+from .events import Process, Program, Runtime, Thread, Wait, Way, sleep
 from .referee import valid_for
 
 if TYPE_CHECKING:

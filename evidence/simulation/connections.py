@@ -16,8 +16,7 @@ from rlock._client.runtime import Waiter
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import WaitGenerator
 
-from .driver import Bench, Parker
-from .events import Latency, Wire
+from .events import Bench, Parker, Wire
 from .hosts import Host, Session
 
 if TYPE_CHECKING:
@@ -41,8 +40,9 @@ KEEPALIVE_S = 11.0
 class Connection(connection.Connection):
     """Both directions of one connection, and what has arrived and was not read."""
 
-    def __init__(self, client: Client, host: Host, latency: Latency, *, subscriber: bool) -> None:
+    def __init__(self, client: Client, host: Host, *, subscriber: bool) -> None:
         super().__init__(HandshakeResult())
+        latency = client.world.latency
         self.subscriber = subscriber
         there, back = (client.message_ways if subscriber else client.ways)[host.index]
         self.client = client
@@ -150,8 +150,6 @@ class Connections(connections.Connections[Connection]):
         super().__init__(*args, **options)
         self.client = client
         self.bench = Bench(self.read)
-        network = client.world.network
-        self._latency = network.messages if self._options.subscriber else network.commands
 
     @property
     def links(self) -> list[Connection]:
@@ -204,7 +202,7 @@ class Connections(connections.Connections[Connection]):
 
     def connection(self, server: MasterConnection[Connection]) -> Connection:
         host = self.client.world.named(server.index)
-        return Connection(self.client, host, self._latency, subscriber=self._options.subscriber)
+        return Connection(self.client, host, subscriber=self._options.subscriber)
 
     def _start(self, server: MasterConnection[Connection]) -> None:
         _Attempt(self, server, self._connect_options(server))
@@ -275,7 +273,6 @@ class _Attempt:
     def end(self, outcome: Connection | ConnectError) -> None:
         if not self.over:
             self.over = True
-            self.steps += 1
             if outcome is not self.connection:
                 self.connection.close()
             self.connections.ended(self, outcome)

@@ -36,7 +36,7 @@ class Link:
     def __init__(self, primary: Server, replica: Server) -> None:
         self.primary, self.replica = primary, replica
         world, dice = primary.world, primary.world.dice(replica.name, primary.written)
-        latency = world.network.replication
+        latency = world.replication
         self._there, self._back = (Wire(world.events, dice, latency, replica.stream) for _ in range(2))
         #: The last write that the primary knows to be there; -1: the first copy is on its way.
         self.acknowledged = -1

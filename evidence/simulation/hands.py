@@ -17,7 +17,7 @@ from rlock.rules.holds import Hold
 from rlock.rules.options import LockOptions
 
 from .client import Client
-from .driver import Thread, sleep
+from .events import Thread, sleep
 
 if TYPE_CHECKING:
     from .play import Play

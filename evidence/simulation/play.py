@@ -31,8 +31,7 @@ from rlock.rules.options import LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
-from .driver import Bench, Program, Thread, Wait, sleep
-from .events import Latency
+from .events import Bench, Latency, Program, Thread, Wait, sleep
 from .faults import ACTS, REBIRTH_S, Nemesis
 from .hands import change_kind, hand_over
 from .hosts import EPOCH_US, Host
@@ -40,7 +39,7 @@ from .oracles import Oracles
 from .recorder import Recorder
 from .referee import Violation
 from .schedules import BUSY, FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
-from .world import Network, World
+from .world import World
 
 LOCKS = ("a", "{b}")
 #: All threads of all clients have had all locks once more by then: a connection that fell silent is noticed
@@ -75,13 +74,12 @@ class Play:
         setup = self.setup = schedule.setup
         self.calm_s = schedule.calm_s
         dice = self.dice = Random(f"fleet {schedule.seed}")
-        latency = Latency(0.0005, setup.jitter)
-        network = Network(latency, latency, Latency(0.0005, setup.jitter / 10))
         self.fleet = FLEETS[setup.fleet]
         self.world = World(
             setup.masters,
             schedule.seed,
-            network,
+            Latency(0.0005, setup.jitter),
+            Latency(0.0005, setup.jitter / 10),
             skew=setup.skew,
             drift=0.004,
             max_ttl=max(options.max_ttl for options in self.fleet),

@@ -21,10 +21,9 @@ from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.timing import PARTIAL_QUORUM_FLOOR_S
 
 from .client import Client
-from .driver import Program, Thread, sleep
-from .events import Latency
+from .events import Latency, Program, Thread, sleep
 from .hosts import Host
-from .world import Network, World
+from .world import World
 
 NAME = "job"
 START_S = 1.0
@@ -80,7 +79,7 @@ def elect(masters: int, contenders: int, seed: int) -> int:
     until_over(world, threads)
     world.run(world.events.now + SETTLING_S)
     world.close()
-    longest = ROUND_TRIPS * 2 * world.network.commands.mean + 3 * PARTIAL_QUORUM_FLOOR_S
+    longest = ROUND_TRIPS * 2 * world.latency.mean + 3 * PARTIAL_QUORUM_FLOOR_S
     assert entered[0].at - START_S <= longest, what
     assert rounds <= MAX_ROUNDS, what
     owners = [event.owner.partition("/")[0] for event in entered]
@@ -102,8 +101,7 @@ def test_somebody_is_elected_whatever_the_number_and_all_have_their_turn(masters
 def test_a_release_elects_the_first_waiter_at_once_and_disturbs_no_other(masters: int, fair: bool) -> None:
     for waiters in (1, 2, 10, 100):
         for seed in range(3):
-            exactly = Network(Latency(0.0002, 0.0), Latency(0.0002, 0.0))
-            world = World(masters, seed, exactly)
+            world = World(masters, seed, Latency(0.0002, 0.0))
             referee, once = world.referee, partial(cycle, options=options(fair=fair))
             # A holder from the beginning; waiters come one after another, and are all parked in the end.
             threads = [begin(world, 0.0, world.client(), partial(once, hold_s=0.2))]

@@ -63,14 +63,12 @@ class Twins:
         seconds, micros = self.real.time()
         return int(seconds) * 1_000_000 + int(micros)
 
-    def hear(self, channel: str, payload: str) -> None:
-        """The model's subscriber is this object, and what it hears is in the answer to the command."""
-
     def toggle(self, channel: str) -> None:
         verb = "unsubscribe" if channel in self.listening else "subscribe"
         self.listening ^= {channel}
         getattr(self.pubsub, verb)(channel)
         self.heard(verb, channel)
+        # A command of the model tells what it publishes, so nobody has to hear it.
         getattr(self.model, verb)(channel, self)
 
     def heard(self, kind: str, channel: str) -> list[tuple[str, str]]:

@@ -80,11 +80,6 @@ class Owner:
     def next_round(self, call: PendingCall, longest: float = math.inf) -> None:
         self.round, self.ran, self.decided_by = {call}, set(), call.sent_at + longest
 
-    def keep_votes(self) -> None:
-        """Its attempt is over, and its keys stand on until the client deletes them, or asks again."""
-        self.kept |= self.ran
-        self.round, self.ran, self.decided_by = set(), set(), math.inf
-
     def granting(self) -> list[int]:
         votes = [vote for call in self.round for vote in call.votes.items()]
         return [i for i, vote in votes if vote.code == Code.YES and not vote.guarded and vote.ttl_ms > 0]
@@ -153,8 +148,9 @@ class Trace:
         return owner
 
     def _lose(self, owner: Owner) -> None:
-        """An attempt is over, before its client has deleted its keys."""
-        owner.keep_votes()
+        """An attempt is over. Its keys stand on until its client deletes them, or asks again."""
+        owner.kept |= owner.ran
+        owner.round, owner.ran, owner.decided_by = set(), set(), math.inf
         self._remains.update(range(1, len(owner.client.ways) + 1))
         self.events.append((self._now(), "end", 0, owner.number, 0))
 

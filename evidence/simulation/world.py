@@ -27,22 +27,15 @@ from .referee import Referee
 _log = logging.getLogger("rlock")
 
 
-@dataclass(frozen=True)
-class Network:
-    """How long what is on its way, one way each."""
-
-    commands: Latency = field(default_factory=Latency)
-    messages: Latency = field(default_factory=Latency)
-    replication: Latency = field(default_factory=Latency)
-
-
 @dataclass(eq=False)
 class World:
     """Everything there is, and the time."""
 
     masters: int
     seed: int
-    network: Network = field(default_factory=Network)
+    #: One way, of clients to masters and back; and within a group.
+    latency: Latency = field(default_factory=Latency)
+    replication: Latency = field(default_factory=Latency)
     skew: float = 0.005
     drift: float = 0.0
     max_ttl: float = DEFAULT_TTL

@@ -1,6 +1,6 @@
 """Soak: processes contend for locks on real masters while a nemesis is at work; a checker reads their notes.
 
-    python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults all|kill,...]
+    python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults kill ...]
     python -m evidence.soak --counter       lost updates with and without the fencing token, Jepsen's workload
 
 With ``--edn FILE`` Porcupine judges the history, too (needs Go).
@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from evidence.porcupine import MissingError, Porcupine
-from evidence.soak.field import FAULTS
-from evidence.soak.plan import ALL, Plan, Result
-from evidence.soak.run import run
+from evidence.soak.faults import FAULTS
+from evidence.soak.run import ALL, Plan, Result, run
 from rlock.testing.local.binaries import find_servers, read_version
 
 
@@ -31,18 +30,12 @@ def main() -> None:
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     options = _options()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
-    named = filter(None, options.faults.split(","))
-    faults = tuple(each for name in named for each in (ALL if name == "all" else (name,)))
-    unknown = set(faults) - FAULTS.keys()
-    if unknown:
-        sys.exit(f"unknown faults: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
     fields = {field.name for field in dataclasses.fields(Plan)} & vars(options).keys()
-    plan = Plan(**{name: getattr(options, name) for name in fields} | {"seed": seed, "faults": faults})
+    server = options.server or random.Random(seed).choice([*find_servers()])
+    plan = Plan(**{name: getattr(options, name) for name in fields} | {"seed": seed, "server": server})
     if options.counter:
         # Jepsen's figures: five clients, leases of 2 s, something stops every five seconds.
         plan = dataclasses.replace(plan, faults=("freeze-half",), processes=5, holds="jepsen", ttl=2.0)
-    if plan.server is None:
-        plan = dataclasses.replace(plan, server=random.Random(seed).choice([*find_servers()]))
     print(f"seed {seed}: {plan.processes} processes, {plan.masters} masters, ttl {plan.ttl:g} s", flush=True)
     result = run(plan)
     show(result)
@@ -69,7 +62,7 @@ def _options() -> Any:
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--faults", default="all", help=f"all, or some: {', '.join(FAULTS)}")
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=ALL)
     parser.add_argument("--counter", action="store_true", help="lost updates under pauses, nothing else")
     parser.add_argument("--keep", type=Path, help="copy the journals of a run that failed to this folder")
     parser.add_argument("--order", choices=("mixed", "fair", "default", "unfair"), default="mixed")

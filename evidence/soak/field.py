@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import itertools
 import os
 import signal
 import subprocess
@@ -10,24 +12,182 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.managers import BaseManager
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import redis
+
+import rlock
 from rlock.rules import scripts
+from rlock.rules.quorum import quorum
+from rlock.rules.timing import guard_time
 from rlock.testing.contention.checker import Eviction
 from rlock.testing.contention.history import stamp
 from rlock.testing.contention.journal import now_ns
 from rlock.testing.contention.order import Harm
+from rlock.testing.local.embedded import Master, ServerBinary
 from rlock.testing.local.spawn import spawn
+from tests.faults.proxy import Proxy
+from tests.servers import left, raw
 
-from .fleet import Fleet
 from .worker import Setup
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A worker ends when its threads have had the lock that they waited for.
 END_S = 60.0
+#: A master's own age is in whole seconds, and a client may have to make a connection first.
+GUARD_SLACK_S = 1.5
+
+
+class PlaceProxy(Proxy):
+    """Between a worker in this place and one master; used from another process."""
+
+    def address(self) -> str:
+        """The URL for the worker."""
+        return self.url
+
+    def delay(self, seconds: float) -> None:
+        """Let a request and its reply take so much longer, half of it each way."""
+        self.delay_s = seconds
+
+
+class Front(BaseManager):
+    """The process in front of one master, with a proxy for each place of the crew.
+
+    Otherwise the nemesis would hold up what it does not mean to, by the lock of its interpreter.
+    """
+
+    proxy: Callable[[str], PlaceProxy]
+
+    def __init__(self, url: str, places: int) -> None:
+        super().__init__(ctx=get_context("spawn"))
+        self.start(_die_with_parent)
+        self.proxies = [self.proxy(url) for _ in range(places)]
+
+
+Front.register("proxy", PlaceProxy)
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(AttributeError):  # Linux only
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Fleet(contextlib.AbstractContextManager["Fleet"]):
+    """Thread-safe if each master is changed under a `claim` only."""
+
+    def __init__(self, count: int, ttl: float, server: ServerBinary, places: int) -> None:
+        self.ttl = ttl
+        self._ends = contextlib.ExitStack()
+        try:
+            # The first one forgets nothing, unless its disk is lost.
+            kinds = [("--appendonly", "yes", "--appendfsync", "always"), *[()] * (count - 1)]
+            self.masters = [self._ends.enter_context(Master(server, args=kind)) for kind in kinds]
+            # Before a run nothing is locked: what `rlock init` says, for the max_ttl of the run.
+            self.vouch()
+            fronts = [Front(url, places) for url in self.urls]
+            for front in fronts:
+                self._ends.callback(front.shutdown)
+            #: By master and by the place of a worker.
+            self.proxies: list[list[PlaceProxy]] = [front.proxies for front in fronts]
+        except BaseException:
+            self._ends.close()
+            raise
+        self._claims = [threading.Lock() for _ in self.masters]
+        #: From which instant (time.monotonic) on the votes of each master count.
+        self._grown_at = [0.0 for _ in self.masters]
+        self._mutex = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.masters)
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    @property
+    def urls(self) -> list[str]:
+        return [master.url for master in self.masters]
+
+    def proxied(self, place: int) -> list[str]:
+        """The same masters through the proxies of a place."""
+        return [proxies[place].address() for proxies in self.proxies]
+
+    def vouch(self) -> None:
+        with rlock.Client(self.urls, ttl=self.ttl, max_ttl=self.ttl) as client:
+            wrong = {master: why for master, why in client.init().items() if why}
+        if wrong:
+            raise RuntimeError(f"not to be vouched for: {wrong}")
+
+    @contextlib.contextmanager
+    def claim(self, *masters: int) -> Iterator[list[int]]:
+        mine = [i for i in masters if self._claims[i].acquire(blocking=False)]
+        try:
+            yield mine
+        finally:
+            for i in mine:
+                self._claims[i].release()
+
+    def kill(self, i: int) -> None:
+        """It has no vote until `await_guard`."""
+        self.masters[i].kill()
+        with self._mutex:
+            self._grown_at[i] = float("inf")
+
+    def start(self, i: int, *, disk_lost: bool = False) -> None:
+        """Start a killed master: empty, but for a durable one that has its disk; young in any case."""
+        self.masters[i].restart(empty=disk_lost)
+        self.await_guard(i)
+
+    def flush(self, i: int) -> bool:
+        self.await_guard(i)
+        return self.command(i, "FLUSHALL")
+
+    def command(self, i: int, *words: Any) -> bool:
+        """A command of the nemesis; whether it was carried out."""
+        with (
+            contextlib.suppress(redis.RedisError, OSError),
+            contextlib.closing(raw(self.urls[i], 1.0)) as client,
+        ):
+            client.execute_command(*words)
+            return True
+        return False
+
+    def await_guard(self, i: int) -> None:
+        """A master has lost its memory just now: its votes count when the restart guard is over."""
+        with self._mutex:
+            self._grown_at[i] = time.monotonic() + guard_time(self.ttl) + GUARD_SLACK_S
+
+    def quorum_at(self) -> float:
+        """From when on (time.monotonic) a quorum has votes that count."""
+        with self._mutex:
+            return sorted(self._grown_at)[quorum(len(self)) - 1]
+
+    def mend(self) -> None:
+        """Everything runs and lets everything through."""
+        for proxy in itertools.chain(*self.proxies):
+            proxy.mend()
+        for i, master in enumerate(self.masters):
+            if not master.running:
+                self.start(i)
+            with contextlib.suppress(Exception):
+                master.resume()
+            self.command(i, "CLIENT", "UNPAUSE")
+
+    def left(self, longest_s: float) -> list[str]:
+        """Keys and channels that are not meant to stay, and keys that stay longer than so many seconds."""
+        found: set[str] = set()
+        for url in self.urls:
+            with contextlib.closing(raw(url, 5.0)) as client:
+                lives: dict[str, Any] = {key: client.pttl(key) for key in left(url)}
+                found |= {f"key {key}" for key, ms in lives.items() if ms == -1 or ms > longest_s * 1000}
+                channels: Any = client.pubsub_channels()
+                found |= {f"channel {channel}" for channel in channels}
+        return sorted(found)
 
 
 class Crew:
@@ -41,7 +201,6 @@ class Crew:
         self._mutex = threading.Lock()
         self._started = 0
         self._alive: list[tuple[Setup, subprocess.Popen[bytes]]] = []
-        self._wakes: list[threading.Timer] = []
         #: Names of those that were killed, with the instant.
         self.killed: dict[str, int] = {}
         for place in range(count):
@@ -53,11 +212,12 @@ class Crew:
 
     def kill(self, dice: Random) -> str:
         with self._mutex:
-            at = dice.randrange(len(self._alive))
-            place = self._alive[at][0].place
-            told = self._kill(at)
-            self._hire(place)
-        return told
+            setup, process = self._alive.pop(dice.randrange(len(self._alive)))
+            self.killed[setup.worker] = now_ns()
+            process.kill()
+            process.wait()
+            self._hire(setup.place)
+        return setup.worker
 
     def freeze(self, dice: Random, seconds: float, share: float = 0.0) -> str:
         """SIGSTOP one of them, or that share of all, and SIGCONT after so many seconds."""
@@ -70,7 +230,6 @@ class Crew:
             timer = threading.Timer(seconds, self._wake, ([process for _, process in chosen],))
             timer.daemon = True
             timer.start()
-            self._wakes = [wake for wake in self._wakes if wake.is_alive()] + [timer]
         return f"{', '.join(setup.worker for setup, _ in chosen)} for {seconds:.2f} s"
 
     def interrupt(self, dice: Random) -> str:
@@ -83,10 +242,8 @@ class Crew:
         return setup.worker
 
     def wake(self) -> None:
-        """SIGCONT to all; no stop is pending afterwards."""
+        """SIGCONT to all."""
         with self._mutex:
-            for timer in self._wakes:
-                timer.cancel()
             self._wake([process for _, process in self._alive])
 
     def end(self) -> list[str]:
@@ -112,19 +269,10 @@ class Crew:
     def abolish(self) -> None:
         """SIGKILL all that are left."""
         with self._mutex:
-            for timer in self._wakes:
-                timer.cancel()
             for _, process in self._alive:
                 process.kill()
                 process.wait()
             self._alive.clear()
-
-    def _kill(self, at: int) -> str:
-        setup, process = self._alive.pop(at)
-        self.killed[setup.worker] = now_ns()
-        process.kill()
-        process.wait()
-        return setup.worker
 
     def _hire(self, place: int) -> None:
         self._started += 1
@@ -164,21 +312,3 @@ class Field:
 
     def rest(self, seconds: float) -> None:
         self.over.wait(seconds)
-
-
-#: A fault does its harm and mends it. Two may run at once, but never on one master.
-Fault = Callable[[Field, Random], None]
-FAULTS: dict[str, Fault] = {}
-
-
-def fault(name: str) -> Callable[[Fault], Fault]:
-    def register(function: Fault) -> Fault:
-        FAULTS[name] = function
-        return function
-
-    return register
-
-
-def some(on: Field, dice: Random) -> list[int]:
-    count = dice.choice((1, 1, 2, len(on.fleet)))
-    return dice.sample(range(len(on.fleet)), count)

@@ -1,4 +1,4 @@
-"""A run of the soak: workers under a nemesis for some time, then quiet, then the verdict."""
+"""A run of the soak: its plan, workers under a nemesis for some time, then quiet, then the verdict."""
 
 from __future__ import annotations
 
@@ -7,28 +7,41 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rlock.rules import scripts
 from rlock.rules.timing import QUEUE_TTL_S
 from rlock.testing.contention import edn
-from rlock.testing.contention.checker import Finding, judge_safety
-from rlock.testing.contention.counter import Counter
-from rlock.testing.contention.history import History
-from rlock.testing.contention.journal import now_ns
+from rlock.testing.contention.checker import Eviction, Finding, judge_safety
+from rlock.testing.contention.counter import Count, Counter
+from rlock.testing.contention.history import History, stamp
+from rlock.testing.contention.journal import SECOND, now_ns
 from rlock.testing.contention.order import Harm, judge_order
 from rlock.testing.contention.pulse import feel_pulse
+from rlock.testing.local.embedded import ServerBinary
 
-from .field import FAULTS, Crew, Field
-from .fleet import Fleet
-from .plan import CYCLE_S, ONE_MASTER, PROCESSES, PROGRESS_S, Plan, Result, figures
-from .progress import judge_ends, judge_progress
+from .faults import FAULTS
+from .field import Crew, Field, Fleet
 from .worker import COUNTERS, Setup
 
+PROCESSES = ("murder", "freeze", "interrupt", "evict")
+#: The faults that ``all`` means. The other one is for `--counter`.
+ALL = tuple(name for name in FAULTS if name != "freeze-half")
+#: Faults of a single master, by which the others lose nothing.
+ONE_MASTER = ("kill", "disk")
+#: From one calm to the next, see `Plan.calm_s`.
+CYCLE_S = 90.0
+NAMES = ("a", "b", "{c}", "d:4")
+#: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
+#: long holds among them, on a machine that does other things, too.
+PROGRESS_S = 30.0
 #: Errors that a fault explains.
 EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
 #: Ctrl-C within a destructor of redis-py: Python reports and drops it.
@@ -37,13 +50,59 @@ DROPPED = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Plan:
+    seconds: float
+    seed: int
+    server: ServerBinary
+    masters: int = 3
+    ttl: float = 2.0
+    faults: tuple[str, ...] = ALL
+    processes: int = 6
+    sabotage: str = ""
+    #: The users of the locks: ``fair``, ``default``, or ``mixed``; ``unfair``: default, and judged as fair.
+    order: str = "mixed"
+    #: The clocks of the clients run by so much too slow, too fast, or right. Rule 3.1 allows 0.01.
+    rate: float = 0.009
+    #: In each minute and a half masters and network are left alone for so many seconds.
+    calm_s: float = 0.0
+    #: The share of attempts that ask for a reader; a fifth of the writers becomes one then.
+    readers: float = 0.0
+    names: tuple[str, ...] = NAMES
+    holds: str = "mixed"
+    #: Stop at the first finding. Else a run goes on: one violation must not hide another.
+    until_red: bool = False
+    keep: Path | None = None
+    #: Write the history of the run to this file, in EDN.
+    edn: Path | None = None
+
+
+@dataclass
+class Result:
+    plan: Plan
+    server: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    red_after_s: float | None = None
+    faults: dict[str, int] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Count] = field(default_factory=dict)
+    kept: Path | None = None
+
+    @property
+    def red(self) -> bool:
+        return bool(self.findings)
+
+    @property
+    def failed(self) -> list[str]:
+        return list(dict.fromkeys(finding.check for finding in self.findings))
+
+
 def run(plan: Plan) -> Result:
-    result = Result(plan)
+    result = Result(plan, str(plan.server))
     commands = _scripts(plan.sabotage)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlock-soak-")))
         fleet = stack.enter_context(Fleet(plan.masters, plan.ttl, plan.server, places=plan.processes))
-        result.server = fleet.server
         crew = Crew(plan.processes, folder, partial(_setup, plan, folder, fleet))
         stack.callback(crew.abolish)
         _Run(plan, result, folder, crew, Field(fleet, crew, plan.names, commands)).go()
@@ -246,3 +305,39 @@ class _Run:
                 self._found([Finding("exception", f"{log.name}: {text[text.index('Traceback') :][-3000:]}")])
         (self._folder / "nemesis.log").write_text("\n".join(self._on.log) + "\n")
         (self._folder / "findings.txt").write_text("\n".join(map(str, result.findings)) + "\n")
+
+
+def figures(history: History, evictions: Iterable[Eviction] = ()) -> dict[str, int]:
+    holds, evicted = history.holds, {owner for eviction in evictions for owner in eviction.owners}
+    # Lost while validity was left: no overlap, but a promise less.
+    early = sum(
+        any(not b.valid and b.by < a.valid_until for a, b in pairwise(hold.looks) if a.valid)
+        for hold in holds
+        if hold.grant.owner not in evicted
+    )
+    lost = sum(hold.lost for hold in holds)
+    attempts = len(history.attempts)
+    return {"attempts": attempts, "holds": len(holds), "lost_holds": lost, "lost_before_their_time": early}
+
+
+def judge_progress(
+    history: History, killed: Collection[str], quiet_at: int, until: int, bound_s: float
+) -> list[Finding]:
+    """Attempts that waited for longer than the bound after the faults had ended."""
+    found = []
+    for attempt in history.attempts:
+        ended_at = (attempt.grant.at if attempt.held else attempt.done_at) or until
+        waited = (min(ended_at, until) - max(attempt.asked_at, quiet_at)) / SECOND
+        if attempt.timeout < 0 and waited > bound_s and attempt.process not in killed:
+            told = f"waited {waited:.1f} s after {stamp(quiet_at)}\n    {attempt}"
+            found.append(Finding("progress", told, (attempt.id,)))
+    return found
+
+
+def judge_ends(history: History, killed: Collection[str]) -> list[Finding]:
+    """A process that ends by itself brings its attempts to an end first."""
+    return [
+        Finding("unfinished", f"\n    {attempt}", (attempt.id,))
+        for attempt in history.attempts
+        if attempt.done_at is None and attempt.process in history.ended.difference(killed)
+    ]

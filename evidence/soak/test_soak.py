@@ -14,9 +14,7 @@ import pytest
 from rlock.testing.local.embedded import ServerBinary
 from tests.histories import ask, end, got, history, hold, look, ms
 
-from .plan import Plan
-from .progress import judge_ends, judge_progress, lost_early
-from .run import run
+from .run import Plan, figures, judge_ends, judge_progress, run
 
 
 @pytest.fixture
@@ -68,4 +66,4 @@ def test_a_hold_that_was_lost_with_validity_left_is_counted() -> None:
     lost = [ask(0), got(1, 1), look(300, 2001), look(320, 0)]
     late = [ask(0), got(1, 1), look(2002, 0)]
     slow = [ask(0), got(1, 1), {**look(1990, 0), "by": ms(2002)}]
-    assert [attempt.process for attempt in lost_early(history(a=lost, b=late, c=slow).holds)] == ["a"]
+    assert figures(history(a=lost, b=late, c=slow))["lost_before_their_time"] == 1

@@ -118,7 +118,8 @@ class Worker:
     def _contend(self, dice: Random) -> None:
         ttl = self._setup.ttl
         while not self._stop.is_set():
-            name, how, fair = dice.choice(self._setup.names), dice.random(), self._fair(dice)
+            name, how, order = dice.choice(self._setup.names), dice.random(), self._setup.order
+            fair = order == "fair" or (order == "mixed" and dice.random() < 0.5)
             timeout = 0.0 if how < 0.1 else dice.uniform(0.0, ttl / 2) if how < 0.4 else -1.0
             hold_s, renew = self._plan(dice)
             lock: Any = self._client.lock(name, fair=fair, renew=renew)
@@ -138,9 +139,6 @@ class Worker:
                 lock.locked()
             self._stop.wait(dice.uniform(0.0, 3.0) * self._setup.ttl)
             self._recorder.attempt(lock, self._section(dice.uniform(0.0, 0.3), dice), timeout=0.0)
-
-    def _fair(self, dice: Random) -> bool:
-        return self._setup.order == "fair" or (self._setup.order == "mixed" and dice.random() < 0.5)
 
     def _plan(self, dice: Random) -> tuple[float, bool]:
         ttl, kind, chance = self._setup.ttl, self._setup.holds, dice.random()
@@ -210,20 +208,15 @@ def own_clock(rate: float) -> None:
     clock.now = lambda: shown + (true() - began) * rate
 
 
-def commit(sabotage: str) -> None:
-    if not sabotage:
-        return
-    from ..bugs import commit  # here: a run that breaks nothing shall not depend on it
-
-    commit(sabotage)
-
-
 def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     setup = Setup(**json.loads(sys.argv[1]))
     # Messages of the library go to the log of this worker, for the case that a check fails.
     logging.basicConfig(format="%(created).6f %(threadName)s %(message)s", level=logging.INFO)
-    commit(setup.sabotage)
+    if setup.sabotage:
+        from ..bugs import commit  # here: a run that breaks nothing shall not depend on it
+
+        commit(setup.sabotage)
     own_clock(setup.rate)
     Worker(setup).run()
 

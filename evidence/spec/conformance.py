@@ -76,8 +76,15 @@ def recorded(schedule: Schedule) -> list[Trace]:
 
 
 def lost(traces: Iterable[Trace]) -> list[Trace]:
-    """The traces that are no behaviours of the specification. Raises ``MissingError``."""
-    return [trace for chunk in chunks(traces) for trace in _lost(chunk)]
+    """The traces that TLC does not follow to their end. Raises ``MissingError``."""
+    found: list[Trace] = []
+    for chunk in chunks(traces):
+        output = _followed(chunk, "CONSTRAINT Followed", "CHECK_DEADLOCK FALSE")
+        if "Model checking completed. No error has been found." not in output:
+            raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
+        followed = {int(number) for number in re.findall(r'<<"followed", (\d+)>>', output)}
+        found += [trace for number, trace in enumerate(chunk, 1) if number not in followed]
+    return found
 
 
 def chunks(traces: Iterable[Trace]) -> list[list[Trace]]:
@@ -90,15 +97,6 @@ def chunks(traces: Iterable[Trace]) -> list[list[Trace]]:
             made.append([])
         made[-1].append(trace)
     return made
-
-
-def _lost(traces: Sequence[Trace]) -> list[Trace]:
-    """The traces that TLC does not follow to their end."""
-    output = _followed(traces, "CONSTRAINT Followed", "CHECK_DEADLOCK FALSE")
-    if "Model checking completed. No error has been found." not in output:
-        raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
-    followed = {int(number) for number in re.findall(r'<<"followed", (\d+)>>', output)}
-    return [trace for number, trace in enumerate(traces, 1) if number not in followed]
 
 
 def explained(trace: Trace) -> Deviation:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from evidence.spec.cases import ROWS, Case
+from evidence.spec.__main__ import ROWS, Case
 from evidence.spec.conformance import LEASE, Trace, explained, lost, recorded
 from evidence.spec.tlc import HERE, MissingError, result_of
 

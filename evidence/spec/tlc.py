@@ -119,13 +119,9 @@ def result_of(output: str, seconds: float) -> Result:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
     states = re.findall(r"([\d,]+) distinct states found", output)
     depth = re.search(r"depth of the complete state graph search is (\d+)", output)
-    steps = (
-        max(0, len(re.findall(r"^State \d+:", output, re.MULTILINE)) - 1)
-        if violated
-        else int(depth[1])
-        if depth
-        else 0
-    )
+    steps = int(depth[1]) if depth else 0
+    if violated:
+        steps = max(0, len(re.findall(r"^State \d+:", output, re.MULTILINE)) - 1)
     return Result(
         (violated[1] or "a property") if violated else None,
         int(states[-1].replace(",", "")) if states else 0,
