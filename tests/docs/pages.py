@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rlock
 
@@ -24,28 +24,39 @@ PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
 PYTHON = sys.executable
 #: The text of a script in the place of the installed program.
 RLOCK = f'exec "{PYTHON}" -m rlock "$@"'
-_BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
-#: A block that says itself who runs it, or why nobody does (test_blocks.py).
-_MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
-#: What is shown for the eye: no test runs a console.
-_OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
+_BLOCK = re.compile(
+    r"(?:^ *<!-- (recipe|terminal|tested|not run|on the site): ([^\n]+?) -->\n)?"
+    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\3$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+class Block(NamedTuple):
+    line: int
+    kind: str  # of the mark in the line before it; empty: there is none (test_pages.py)
+    value: str
+    text: str
+
+
+@cache
+def page_blocks(page: Path) -> list[Block]:
+    """All blocks of a page, in their order."""
+    text = page.read_text(encoding="utf-8")
+    found = _BLOCK.finditer(text)
+    return [Block(text.count("\n", 0, one.start(3)) + 1, one[1] or "", one[2] or "", one[4]) for one in found]
 
 
 @cache
 def blocks(page: str) -> Mapping[str, str]:
-    """Name and text of each block of ``docs/<page>``; every one must bear a name."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    found = dict(_BLOCK.findall(text))
-    assert len(_OPENING.findall(_MARKED.sub("", text))) == len(found), (
-        f"{page} has blocks without a name, or two with one"
-    )
-    return found
+    """Name and text of each block of ``docs/<page>`` that bears a name."""
+    named = [(block.value, block.text) for block in page_blocks(DOCS / page) if block.kind == "recipe"]
+    assert len(dict(named)) == len(named), f"{page} has two blocks with one name"
+    return dict(named)
 
 
 def marked(page: Path, by: str) -> list[str]:
     """The text of every block of a page that says ``tested: <by>``; a test has to take them all."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"<!-- tested: {re.escape(by)} -->\n```\w*\n(.*?)```", text, re.DOTALL)
+    return [block.text for block in page_blocks(page) if (block.kind, block.value) == ("tested", by)]
 
 
 def block(page: str, name: str, old: str = "", new: str = "") -> str:
