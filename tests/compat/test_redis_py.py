@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from rlock.rules.holds import Hold
 
 from ..cli.shell import done
 from ..interrupts import every_line
+from ..lock.conftest import in_thread
 from ..servers import Fleet
 
 #: Versions 6.4.0 and 7.0.1 have the same tests; those of 8 count the pauses of redis-py's own loop.
@@ -113,19 +114,10 @@ def test_one_thread_does_not_enter_twice(client: rlock.Client) -> None:
 def test_another_thread_releases_only_without_thread_local(client: rlock.Client) -> None:
     for thread_local in (True, False):
         held = lock(client, thread_local=thread_local)
-        raised: list[Exception] = []
         held.acquire()
-
-        def release(held: redis_py.Lock = held, raised: list[Exception] = raised) -> None:
-            try:
-                held.release()
-            except redis.exceptions.LockError as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=release)
-        thread.start()
-        thread.join()
-        assert bool(raised) == held.owned() == thread_local
+        with pytest.raises(redis.exceptions.LockError) if thread_local else nullcontext():
+            in_thread(held.release)
+        assert held.owned() == thread_local
         if thread_local:
             held.release()
     assert not held.locked()
@@ -203,19 +195,16 @@ def test_masters_that_do_not_answer_are_a_connection_error() -> None:
         assert isinstance(error.value, rlock.QuorumUnreachableError)
 
 
-def test_the_hold_of_a_collected_lock_is_not_renewed(client: rlock.Client) -> None:
-    lock(client).acquire()
-    (hold,) = client._engine().holds
-    assert hold.renewal_stop(0.0) is not None
-
-
-def test_a_lost_hold_of_a_collected_lock_is_dropped(client: rlock.Client) -> None:
+def test_a_collected_lock_is_not_renewed_and_its_loss_is_dropped(client: rlock.Client) -> None:
     held, hold = acquired(client, timeout=4)
     engine = client._engine()
     engine.watchdog.report_loss(hold, "a test")
     assert hold in engine.holds, "its owner can still be told"
     del held
     assert len(engine.holds) == 0
+    lock(client).acquire()
+    (hold,) = engine.holds
+    assert hold.renewal_stop(0.0) is not None
 
 
 # Python ignores an interrupt in a callback of a weak reference.

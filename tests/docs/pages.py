@@ -10,13 +10,16 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import rlock
+
+from ..cli.shell import Start as Start
+from ..cli.shell import processes
 
 TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
@@ -89,13 +92,9 @@ def write_scripts(folder: Path, scripts: Mapping[str, str]) -> None:
         path.chmod(0o755)
 
 
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
 @contextmanager
 def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start]:
     """``start(*command)``: a process in the folder, with the masters in its environment; ended at the end."""
-    started: list[subprocess.Popen[str]] = []
     told = {
         **os.environ,
         "RLOCK_MASTERS": ",".join(urls),
@@ -104,24 +103,9 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
-
-    def start(*command: str, **extra: Any) -> subprocess.Popen[str]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        # A group of its own, so that its children end with it.
-        options = {**pipes, "text": True, "start_new_session": True, **extra}
-        started.append(subprocess.Popen([*command], cwd=folder, env=told, **options))
-        return started[-1]
-
-    try:
+    # A group of its own, so that its children end with it.
+    with processes(told, cwd=folder, stderr=subprocess.STDOUT, start_new_session=True) as start:
         yield start
-    finally:
-        for process in started:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            process.wait(30)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
 
 
 def told(process: subprocess.Popen[str], code: int = 0) -> str:
