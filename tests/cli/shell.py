@@ -139,11 +139,6 @@ def refused(found: Done, code: int, *told: str) -> None:
         assert part in line
 
 
-def one_line(err: str) -> bool:
-    """Whether there is one line on stderr, which is ours."""
-    return err.startswith("rlock: ") and err.count("\n") == 1
-
-
 class Console:
     """What a program prints and what is typed, by their descriptors."""
 

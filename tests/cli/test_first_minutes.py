@@ -19,7 +19,7 @@ import pytest
 import rlock as library
 
 from ..servers import AnyMaster, Fleet, descendants, gone, raw
-from .shell import RLOCK, begin, done, environment, inside, line, one_line, refused, rlock, starter
+from .shell import RLOCK, begin, done, environment, inside, line, refused, rlock, starter
 
 WHO = [sys.executable, "-c", "import os; print(os.environ['RLOCK_MASTERS'])"]
 
@@ -118,9 +118,7 @@ def test_several_names_are_all_or_none(masters3: Fleet) -> None:
 def test_hold_has_the_lock_until_a_signal(masters3: Fleet) -> None:
     process = begin("hold", "job", masters=masters3.urls)
     assert line(process).startswith("holds 'job', fencing token ")
-    busy = rlock("hold", "-n", "job", masters=masters3.urls)
-    assert busy.code == 75
-    assert one_line(busy.err)
+    refused(rlock("hold", "-n", "job", masters=masters3.urls), 75)
     os.kill(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "released\n")

@@ -290,17 +290,16 @@ def test_a_master_that_trickles_its_first_reply_costs_an_attempt_a_bounded_time(
             yield b"x"
 
     with server(answer) as place, within(5.0):
-        urls = [f"redis://{login}{place}"]
-        options = ConnectOptions(0.4, 0.4)
+        url, options = f"redis://{login}{place}", ConnectOptions(0.4, 0.4)
 
         async def dial() -> None:
-            await async_run(connect(AsyncEndpoint(urls[0]), options))
+            await async_run(connect(AsyncEndpoint(url), options))
 
         with pytest.raises(ConnectError, match="Timeout reading from"):
             if on_loop:
                 asyncio.run(dial())
             else:
-                run(connect(Endpoint(urls[0]), options))
+                run(connect(Endpoint(url), options))
 
 
 @pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["threads", "tasks"])

@@ -119,15 +119,12 @@ def test_a_majority_of_replicas_is_raised_at_once_even_from_an_acquire_that_may_
 ) -> None:
     connected = fresh.client()
     usable(connected)
-    with admin(fresh.urls[:2]) as servers:
-        for server in servers:
-            server.replicaof("127.0.0.1", "1")
-        with within(2.0), pytest.raises(rlock.OptionsError, match=r"READONLY|replica"):
-            connected.lock("x").acquire()
-        with within(2.0), pytest.raises(rlock.OptionsError, match="it is a replica: name its master"):
-            fresh.client().lock("x").acquire()
-        for server in servers:
-            server.replicaof("NO", "ONE")
+    tell(fresh.urls[:2], "REPLICAOF", "127.0.0.1", "1")
+    with within(2.0), pytest.raises(rlock.OptionsError, match=r"READONLY|replica"):
+        connected.lock("x").acquire()
+    with within(2.0), pytest.raises(rlock.OptionsError, match="it is a replica: name its master"):
+        fresh.client().lock("x").acquire()
+    tell(fresh.urls[:2], "REPLICAOF", "NO", "ONE")
     with within(5.0):
         usable(fresh.client())
         usable(connected)

@@ -23,7 +23,7 @@ from bench.harness.builds import Broken
 from bench.harness.contestants import select
 from bench.harness.sections import Section, overlaps, sections_of
 from bench.harness.worker import Failed, Worker
-from rlock.rules.keys import REDISSON, holder_identity
+from rlock.rules.keys import REDISSON
 
 from ..faults.conftest import Waiter
 from ..lock.conftest import MakeClient, eventually
@@ -113,16 +113,6 @@ def test_the_channel_is_named_as_redisson_names_it(name: str, channel: str) -> N
     assert REDISSON.channel(name) == channel
 
 
-def test_one_thread_of_a_red_lock_is_one_holder_and_ours_are_themselves() -> None:
-    assert (
-        holder_identity(f"{UUID.format(1)}:35")
-        == holder_identity(f"{UUID.format(2)}:35")
-        != holder_identity(f"{UUID.format(1)}:36")
-    )
-    for ours in ("host/1/main:" + "0" * 32, "", "35", f"{UUID.format(1)}", f"{UUID.format(1)}:35:write"):
-        assert holder_identity(ours) == ours
-
-
 def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeShared) -> None:
     ears = [raw(url).pubsub(ignore_subscribe_messages=True) for url in masters3.urls]
     for ear in ears:
@@ -204,11 +194,10 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
-def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
+@pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
+def test_a_fair_lock_is_refused(kind: Any) -> None:
     with pytest.raises(rlock.OptionsError, match="cannot be fair"):
-        shared(masters1.urls).lock("job", fair=True)
-    with pytest.raises(rlock.OptionsError, match="cannot be fair"):
-        rlock.asyncio.Client(masters1.urls, interop="redisson").lock("job", fair=True)
+        kind("redis://127.0.0.1:1", interop="redisson").lock("job", fair=True)
 
 
 #: The first test of a machine fetches Redisson.

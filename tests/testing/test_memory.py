@@ -70,13 +70,12 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
 pytest_plugins = ["pytester"]
 
 slow = pytest.mark.slow
-CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
 
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest('pytest_plugins = ["rlock.testing.plugin"]')
     return pytester
 
 
@@ -223,10 +222,7 @@ def libraries() -> list[Callable[[str], Any]]:
     return [redis.Redis.from_url, valkey.Valkey.from_url]
 
 
-EVERY_SERVER = pytest.mark.parametrize("binary", servers_found(), ids=label)
-
-
-@EVERY_SERVER
+@pytest.mark.parametrize("binary", servers_found(), ids=label)
 def test_a_master_with_any_password_answers_after_start_and_is_gone_after_close(binary: ServerBinary) -> None:
     with Master(binary, password="a b\"\\'é,@/:%\n#") as master:
         pid, directory = master.pid, master.directory
