@@ -169,12 +169,16 @@ class Proxy:
         self._end(connection)
 
     async def _take(self, connection: _Connection, way: _Way) -> None:
-        with contextlib.suppress(OSError, EOFError):
-            while connection in self._connections:
-                frame = await _frame(way.source)
-                if self._passes(connection, way, frame):
-                    lie = self.lie() if callable(self.lie) else self.lie
-                    self._send(way, frame if way.to_master else lie or frame)
+        buffer = bytearray()
+        with contextlib.suppress(OSError):
+            while data := await way.source.read(1 << 16):
+                buffer += data
+                while connection in self._connections and (end := _frame_end(buffer, 0)):
+                    frame = bytes(buffer[:end])
+                    del buffer[:end]
+                    if self._passes(connection, way, frame):
+                        lie = self.lie() if callable(self.lie) else self.lie
+                        self._send(way, frame if way.to_master else lie or frame)
         self._send(way, b"")
 
     def _send(self, way: _Way, data: bytes) -> None:
@@ -210,7 +214,8 @@ class Proxy:
         """Until the end of what the source sends is due."""
         while True:
             due, data = await way.queue.get()
-            await asyncio.sleep(due - self._loop.time())
+            if (early_s := due - self._loop.time()) > 0:
+                await asyncio.sleep(early_s)
             while self._held.have(connection, way):
                 await asyncio.sleep(LOOK_S)
             if not data:
@@ -244,12 +249,14 @@ def _close(end: asyncio.StreamWriter, *, abruptly: bool) -> None:
     end.close()
 
 
-async def _frame(source: asyncio.StreamReader) -> bytes:
-    """The next command or reply (RESP2), whole."""
-    data = await source.readuntil(b"\r\n")
-    if data[:1] == b"$" and (length := int(data[1:])) >= 0:
-        data += await source.readexactly(length + 2)
-    elif data[:1] == b"*":
-        for _ in range(int(data[1:])):
-            data += await _frame(source)
-    return data
+def _frame_end(data: bytearray, at: int) -> int:
+    """The end of the command or reply (RESP2) that begins here; 0: it is not whole yet."""
+    end = data.find(b"\r\n", at) + 2
+    if end < 2:
+        return 0
+    if data[at : at + 1] == b"$" and (length := int(data[at + 1 : end])) >= 0:
+        end += length + 2
+    elif data[at : at + 1] == b"*":
+        for _ in range(int(data[at + 1 : end])):
+            end = end and _frame_end(data, end)
+    return end if end <= len(data) else 0
