@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,25 +11,22 @@ import pytest
 from bench.harness.results import Results
 from bench.report import page
 
-from ..docs.pages import DOCS, TOP, marked
+from ..cli.shell import Done, done
+from ..docs.pages import DOCS, PYTHON, TOP, marked
 
 pytestmark = pytest.mark.usefixtures("server")
 
 
-def run(*words: str, cwd: Path = TOP) -> subprocess.Popen[str]:
+def run(*words: str, cwd: Path = TOP) -> Done:
     """A module of this checkout, or of the copy in another folder."""
     environment = {**os.environ, "PYTHONPATH": f"{cwd}{os.pathsep}{TOP}"}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-m", *words], cwd=cwd, env=environment, stdout=pipe, stderr=pipe, text=True
-    )
+    return done([PYTHON, "-m", *words], cwd=cwd, env=environment, timeout=100)
 
 
 def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     path = tmp_path / "new" / "results.json"
     words = ["--quick", "--only", "pair", "contention", "--contestants", "rlock", "redis-py", "--json"]
-    process = run("bench", *words, str(path))
-    out, err = process.communicate(timeout=100)
+    code, out, err = run("bench", *words, str(path))
     results = Results.read(path)
     assert results.quick
     assert 1 < results.took_s < 60
@@ -56,7 +51,7 @@ def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     # It prints the tables and the demands; a quick run judges only those that count events.
     assert pair.title in out
     assert "to redis-py's Lock" in out
-    assert process.returncode == 0
+    assert code == 0
     assert "exit status 0: " in err
     assert "pair " in err
 
@@ -88,8 +83,8 @@ def test_the_command_of_the_page_draws_the_pages_again(checkout: Path) -> None:
     published.write(folder / "results.json")
     (block,) = marked(PAGE, "tests/bench/test_command.py")
     (command,) = [line.removeprefix("$ python -m ").split() for line in block.splitlines()]
-    out, err = run(*command, cwd=checkout).communicate(timeout=100)
+    _, out, err = run(*command, cwd=checkout)
     assert "written: docs/performance/pair.svg" in out, err
     assert drawn(checkout) == drawn(TOP), WRITE
-    assert "nothing to change" in run(*command, cwd=checkout).communicate(timeout=100)[0]
+    assert "nothing to change" in run(*command, cwd=checkout).out
     assert all(scenario.title in drawn(TOP)["tables.txt"] for scenario in published.scenarios)

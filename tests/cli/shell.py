@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -49,16 +50,14 @@ def done(command: Sequence[str | bytes], *, timeout: float = 60, **options: Any)
     return Done(code if code >= 0 else 128 - code, found.stdout, found.stderr)
 
 
-def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.Popen[str]:
+def process(command: Sequence[str], env: Mapping[str, str], **options: Any) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*RLOCK, *words],
-        env=environment(masters, **extra),
-        stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-    )
+    options = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, "text": True, **options}
+    return subprocess.Popen(command, env=env, **options)
+
+
+def begin(*words: str, masters: Sequence[str] = (), **extra: str) -> subprocess.Popen[str]:
+    return process([*RLOCK, *words], environment(masters, **extra))
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -71,18 +70,32 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @contextmanager
-def starter(masters: Sequence[str], *first: str, **extra: str) -> Iterator[Start]:
-    """``start(*words)``: `rlock` with the first words and these; ended with the block."""
+def processes(env: Mapping[str, str], **usual: Any) -> Iterator[Start]:
+    """``start(*command)``: a process, ended with the block; with its children, if it has a session."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*words: str) -> subprocess.Popen[str]:
-        started.append(begin(*first, *words, masters=masters, **extra))
+    def start(*command: str, **options: Any) -> subprocess.Popen[str]:
+        started.append(process(command, env, **{**usual, **options}))
         return started[-1]
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    try:
+        yield start
+    finally:
+        for one in started:
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.kill()
+            one.wait(30)
+            for pipe in (one.stdin, one.stdout, one.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+@contextmanager
+def starter(masters: Sequence[str], *first: str, **extra: str) -> Iterator[Start]:
+    """``start(*words)``: `rlock` with the first words and these; ended with the block."""
+    with processes(environment(masters, **extra)) as start:
+        yield lambda *words: start(*RLOCK, *first, *words)
 
 
 def rlock(*words: str | bytes, masters: Sequence[str] = (), **extra: str) -> Done:
@@ -124,11 +137,6 @@ def refused(found: Done, code: int, *told: str) -> None:
     assert line.startswith("rlock: ")
     for part in told:
         assert part in line
-
-
-def one_line(err: str) -> bool:
-    """Whether there is one line on stderr, which is ours."""
-    return err.startswith("rlock: ") and err.count("\n") == 1
 
 
 class Console:

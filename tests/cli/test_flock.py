@@ -225,7 +225,6 @@ HELD = """
 -n -E 42 LOCK echo ran
 --timeout 0.2 -E 1 LOCK -c 'echo ran'
 """
-FULL = (">/dev/full", "2>&-")
 SENT = "SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 to it"
 KEYS = "Ctrl-C, Ctrl-\\"
 #: Of each scenario: its row on the page; None: nothing differs.
@@ -255,7 +254,7 @@ SCENARIOS: dict[str, tuple[str | None, Callable[[Side], str]]] = {
     "limits, groups": (None, inherited(LIMITS)),
     "masks": (None, inherited(SIGNALS, ignored=[1, 12, 17, 20], blocked=[10, 28, 15])),
     "SIGPIPE ignored": ("SIGPIPE, SIGXFSZ that the caller ignores", ignores_sigpipe),
-    **{to: (None, redirected(to)) for to in FULL},
+    **{to: (None, redirected(to)) for to in (">/dev/full", "2>&-")},
     ">/dev/full --verbose": ("A full stdout with `--verbose`", redirected(">/dev/full", "--verbose")),
     **{name: (SENT, signalled(name)) for name in ("SIGTERM", "SIGHUP", "SIGUSR1")},
     "SIGWINCH": (None, signalled("SIGWINCH")),

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from rlock.rules.holds import Hold
 
 from ..cli.shell import done
 from ..interrupts import every_line
+from ..lock.conftest import in_thread
 from ..servers import Fleet
 
 #: Versions 6.4.0 and 7.0.1 have the same tests; those of 8 count the pauses of redis-py's own loop.
@@ -113,19 +114,10 @@ def test_one_thread_does_not_enter_twice(client: rlock.Client) -> None:
 def test_another_thread_releases_only_without_thread_local(client: rlock.Client) -> None:
     for thread_local in (True, False):
         held = lock(client, thread_local=thread_local)
-        raised: list[Exception] = []
         held.acquire()
-
-        def release(held: redis_py.Lock = held, raised: list[Exception] = raised) -> None:
-            try:
-                held.release()
-            except redis.exceptions.LockError as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=release)
-        thread.start()
-        thread.join()
-        assert bool(raised) == held.owned() == thread_local
+        with pytest.raises(redis.exceptions.LockError) if thread_local else nullcontext():
+            in_thread(held.release)
+        assert held.owned() == thread_local
         if thread_local:
             held.release()
     assert not held.locked()
@@ -141,41 +133,34 @@ def test_another_lock_of_the_process_releases_by_the_token(client: rlock.Client)
         held.release()
 
 
-def test_a_timeout_over_max_ttl_is_renewed_for_so_long(client: rlock.Client) -> None:
-    held, hold = acquired(client, timeout=60)
-    assert (hold.options.renew, hold.options.max_hold, hold.lease.ttl) == (True, 60, 2)
-    assert held.extend(30)
-    assert 80 < (hold.options.max_hold or 0.0) <= 90
-    held.release()
-
-
-def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(client: rlock.Client) -> None:
-    held, hold = acquired(client, timeout=4)
+@pytest.mark.parametrize(("timeout", "ttl"), [(4, 4), (0.4, 2)], ids=["early", "at its end"])
+def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(
+    client: rlock.Client, timeout: float, ttl: float
+) -> None:
+    held, hold = acquired(client, timeout=timeout)
     before = hold.lease.valid_until
     assert held.extend(3600)
     # Its renewals must not end before the lease that was promised.
     assert hold.options.renew
     assert hold.lease.valid_until >= before
-    assert hold.lease.ttl > 3.5
+    assert hold.lease.ttl == pytest.approx(ttl, abs=0.5)
     assert hold.renewal.due_at < before
     held.release()
 
 
-def test_a_renewed_lease_is_extended_from_its_end_and_never_shortened(client: rlock.Client) -> None:
+def test_a_timeout_over_max_ttl_is_renewed_for_it_and_extended_from_its_end(
+    client: rlock.Client,
+) -> None:
     held, hold = acquired(client, timeout=60)
+    assert (hold.options.renew, hold.options.max_hold, hold.lease.ttl) == (True, 60, 2)
     for seconds, replaced in ((1, True), (-30, False), (-90, False)):
         assert held.extend(seconds, replace_ttl=replaced)
-        assert hold.options.max_hold == 60
+        assert hold.options.max_hold == 60, "it was shortened"
+    assert held.extend(30)
+    assert 80 < (hold.options.max_hold or 0.0) <= 90
     hold.options = replace(hold.options, max_hold=1e-9)  # its time is over, its last lease is not
     assert held.extend(3)
     assert hold.acquired_at + (hold.options.max_hold or 0.0) > hold.lease.valid_until + 3
-    held.release()
-
-
-def test_a_lease_that_is_extended_at_its_end_is_renewed_for_the_ttl(client: rlock.Client) -> None:
-    held, hold = acquired(client, timeout=0.4)
-    assert held.extend(3600)
-    assert hold.lease.ttl == pytest.approx(2)
     held.release()
 
 
@@ -203,19 +188,16 @@ def test_masters_that_do_not_answer_are_a_connection_error() -> None:
         assert isinstance(error.value, rlock.QuorumUnreachableError)
 
 
-def test_the_hold_of_a_collected_lock_is_not_renewed(client: rlock.Client) -> None:
-    lock(client).acquire()
-    (hold,) = client._engine().holds
-    assert hold.renewal_stop(0.0) is not None
-
-
-def test_a_lost_hold_of_a_collected_lock_is_dropped(client: rlock.Client) -> None:
+def test_a_collected_lock_is_not_renewed_and_its_loss_is_dropped(client: rlock.Client) -> None:
     held, hold = acquired(client, timeout=4)
     engine = client._engine()
     engine.watchdog.report_loss(hold, "a test")
     assert hold in engine.holds, "its owner can still be told"
     del held
     assert len(engine.holds) == 0
+    lock(client).acquire()
+    (hold,) = engine.holds
+    assert hold.renewal_stop(0.0) is not None
 
 
 # Python ignores an interrupt in a callback of a weak reference.

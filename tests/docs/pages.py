@@ -10,13 +10,16 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import rlock
+
+from ..cli.shell import Start as Start
+from ..cli.shell import processes
 
 TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
@@ -24,28 +27,39 @@ PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
 PYTHON = sys.executable
 #: The text of a script in the place of the installed program.
 RLOCK = f'exec "{PYTHON}" -m rlock "$@"'
-_BLOCK = re.compile(r"<!-- recipe: ([\w./-]+) -->\n```\w+\n(.*?)```", re.DOTALL)
-#: A block that says itself who runs it, or why nobody does (test_blocks.py).
-_MARKED = re.compile(r"<!-- (?:not run|tested|terminal): [^\n]* -->\n```\w+")
-#: What is shown for the eye: no test runs a console.
-_OPENING = re.compile(r"^```(?!console\b)\w+", re.MULTILINE)
+_BLOCK = re.compile(
+    r"(?:^ *<!-- (recipe|terminal|tested|not run|on the site): ([^\n]+?) -->\n)?"
+    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\3$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+class Block(NamedTuple):
+    line: int
+    kind: str  # of the mark in the line before it; empty: there is none (test_pages.py)
+    value: str
+    text: str
+
+
+@cache
+def page_blocks(page: Path) -> list[Block]:
+    """All blocks of a page, in their order."""
+    text = page.read_text(encoding="utf-8")
+    found = _BLOCK.finditer(text)
+    return [Block(text.count("\n", 0, one.start(3)) + 1, one[1] or "", one[2] or "", one[4]) for one in found]
 
 
 @cache
 def blocks(page: str) -> Mapping[str, str]:
-    """Name and text of each block of ``docs/<page>``; every one must bear a name."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    found = dict(_BLOCK.findall(text))
-    assert len(_OPENING.findall(_MARKED.sub("", text))) == len(found), (
-        f"{page} has blocks without a name, or two with one"
-    )
-    return found
+    """Name and text of each block of ``docs/<page>`` that bears a name."""
+    named = [(block.value, block.text) for block in page_blocks(DOCS / page) if block.kind == "recipe"]
+    assert len(dict(named)) == len(named), f"{page} has two blocks with one name"
+    return dict(named)
 
 
 def marked(page: Path, by: str) -> list[str]:
     """The text of every block of a page that says ``tested: <by>``; a test has to take them all."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"<!-- tested: {re.escape(by)} -->\n```\w*\n(.*?)```", text, re.DOTALL)
+    return [block.text for block in page_blocks(page) if (block.kind, block.value) == ("tested", by)]
 
 
 def block(page: str, name: str, old: str = "", new: str = "") -> str:
@@ -78,13 +92,9 @@ def write_scripts(folder: Path, scripts: Mapping[str, str]) -> None:
         path.chmod(0o755)
 
 
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
 @contextmanager
 def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start]:
     """``start(*command)``: a process in the folder, with the masters in its environment; ended at the end."""
-    started: list[subprocess.Popen[str]] = []
     told = {
         **os.environ,
         "RLOCK_MASTERS": ",".join(urls),
@@ -93,24 +103,9 @@ def starter(folder: Path, urls: list[str], **environment: str) -> Iterator[Start
         "PYTHONDONTWRITEBYTECODE": "1",
         **environment,
     }
-
-    def start(*command: str, **extra: Any) -> subprocess.Popen[str]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        # A group of its own, so that its children end with it.
-        options = {**pipes, "text": True, "start_new_session": True, **extra}
-        started.append(subprocess.Popen([*command], cwd=folder, env=told, **options))
-        return started[-1]
-
-    try:
+    # A group of its own, so that its children end with it.
+    with processes(told, cwd=folder, stderr=subprocess.STDOUT, start_new_session=True) as start:
         yield start
-    finally:
-        for process in started:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            process.wait(30)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
 
 
 def told(process: subprocess.Popen[str], code: int = 0) -> str:

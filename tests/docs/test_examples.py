@@ -21,6 +21,7 @@ import pytest
 
 import rlock
 
+from ..cli.shell import line
 from ..lock.conftest import MakeClient, in_thread
 from ..lock.conftest import make_client as make_client
 from ..servers import Fleet
@@ -43,11 +44,6 @@ def client(masters3: Fleet) -> Iterator[rlock.Client]:
         yield made
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
 def test_the_cron_job_is_skipped_while_another_machine_runs_it(start: Start, client: rlock.Client) -> None:
     with client.lock("nightly-report"):
         assert "skipped" in told(start("cron_job.py"), 75)
@@ -66,7 +62,7 @@ def test_two_workers_do_each_job_once(start: Start, tmp_path: Path) -> None:
 
 def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
     server = start("web_handler.py", "--port", "0")
-    url = f"http://127.0.0.1:{line(server).rpartition(' ')[2]}/orders/"
+    url = f"http://127.0.0.1:{line(server).split()[-1]}/orders/"
     codes: list[int] = []
 
     def ship(order: str) -> None:
@@ -85,7 +81,7 @@ def test_a_second_request_for_an_order_is_refused(start: Start) -> None:
 def test_the_long_job_stops_when_its_lock_is_lost(start: Start, client: rlock.Client) -> None:
     assert told(start("long_job.py", "--steps", "3")) == "step 0\nstep 1\nstep 2\nfinished\n"
     lost = start("long_job.py", "--steps", "100000")
-    assert line(lost) == "step 0"
+    assert line(lost) == "step 0\n"
     assert client.evict("long-job")
     shown = told(lost, 76)
     assert "alarm in rlock-on-lost" in shown

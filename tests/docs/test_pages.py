@@ -39,7 +39,7 @@ from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..repository.test_house import MODULES, ROOT
 from ..servers import Fleet, answers, raw
-from .pages import DOCS, PAGES, PYTHON, RLOCK, TOP, marked, starter, write_scripts
+from .pages import DOCS, PAGES, PYTHON, RLOCK, TOP, marked, page_blocks, starter, write_scripts
 
 
 def test_every_row_of_the_table_of_faults_names_a_test() -> None:
@@ -62,21 +62,6 @@ TESTS = {
     for folder in ("tests", "evidence")
     for path in (TOP / folder).rglob("*.py")
 }
-_MARK = re.compile(r"<!-- (recipe|terminal|tested|not run|on the site): (.+?) -->")
-
-
-def blocks(page: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, kind and value of the mark of each block; a block without a mark has empty ones."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    fence = ""
-    for number, line in enumerate(lines):
-        opening = re.match(r" {0,3}(`{3,}|~{3,})", line)
-        if not fence and opening:
-            mark = _MARK.fullmatch(lines[number - 1].strip()) if number else None
-            yield number + 1, mark[1] if mark else "", mark[2] if mark else ""
-            fence = opening[1]
-        elif fence and line.strip() == fence:
-            fence = ""
 
 
 def fault(page: Path, kind: str, value: str) -> str:
@@ -96,7 +81,8 @@ def fault(page: Path, kind: str, value: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_a_test_runs_each_block_of_a_page(page: Path) -> None:
-    assert [f"line {line}: {why}" for line, *mark in blocks(page) if (why := fault(page, *mark))] == []
+    found = [(block.line, fault(page, block.kind, block.value)) for block in page_blocks(page)]
+    assert [f"line {line}: {why}" for line, why in found if why] == []
 
 
 NO_SITE = importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("material") is None

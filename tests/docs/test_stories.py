@@ -25,10 +25,9 @@ from typing import NamedTuple
 import pytest
 
 from ..cli.shell import Console
-from .pages import PAGES, PYTHON, RLOCK, TOP, Start, starter, write_scripts
+from .pages import PAGES, PYTHON, RLOCK, TOP, Start, page_blocks, starter, write_scripts
 
 PATIENCE_S = 60.0
-_BLOCK = re.compile(r"<!-- (recipe|terminal): ([^\n]+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 #: Texts that differ from run to run, and the word that stands for them.
 _VARIES = [
     (re.compile(r"[\w.+-]+/\d+/[\w.<>()-]+:[0-9a-f]{4,32}"), "OWNER"),
@@ -53,10 +52,11 @@ class Step(NamedTuple):
 def steps(page: Path) -> list[Step]:
     """The blocks of a page that are part of its story."""
     found = []
-    for kind, name, _, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
-        name, _, more = name.partition("; ")
-        assert more in ("", "goes on"), f"{page.name}: {more!r} says nothing about a terminal"
-        found.append(Step(kind, name, text, bool(more)))
+    for block in page_blocks(page):
+        name, _, more = block.value.partition("; ")
+        if block.kind in ("recipe", "terminal"):
+            assert more in ("", "goes on"), f"{page.name}: {more!r} says nothing about a terminal"
+            found.append(Step(block.kind, name, block.text, bool(more)))
     return found
 
 

@@ -9,18 +9,15 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlock.testing.local.spawn import free_port
 
-from ..docs.pages import DOCS, PYTHON, TOP, Start, marked, starter
+from ..docs.pages import PYTHON, TOP, Start, starter
 from ..lock.conftest import Child, eventually
 from ..servers import Fleet, left, raw
-
-PAGE = DOCS / "environments.md"
 
 #: Every program may use this.
 COMMON = '''
@@ -54,19 +51,16 @@ class Program(Child):
 
 
 @contextmanager
-def program(
-    text: str, urls: list[str], *arguments: object, before: str = "", folder: Path = TOP, command: str = ""
-) -> Iterator[Program]:
+def program(text: str, urls: list[str], *, before: str = "") -> Iterator[Program]:
     """A program that is ended with the block; ``before`` comes before its first line."""
-    words = [command] if command else ["-c", before + COMMON + text]
-    with starter(folder, urls, RLOCK_TTL="3") as start:
-        words = [PYTHON, "-u", "-W", "ignore", *words, *map(str, arguments)]
+    with starter(TOP, urls, RLOCK_TTL="3") as start:
+        words = [PYTHON, "-u", "-W", "ignore", "-c", before + COMMON + text]
         yield Program(start(*words, stdin=subprocess.PIPE, stderr=None))
 
 
-def outcome(text: str, urls: list[str], *arguments: object, **options: Any) -> Any:
+def outcome(text: str, urls: list[str], *, before: str = "") -> Any:
     """What a program tells in the end; it has to end well."""
-    with program(text, urls, *arguments, **options) as started:
+    with program(text, urls, before=before) as started:
         told: dict[str, Any] = {}
         while facts := started.facts():
             told |= facts
@@ -93,14 +87,6 @@ def gunicorn(start: Start, options: str, ready: str) -> tuple[subprocess.Popen[s
     arbiter = start(sys.executable, *command.split())
     assert eventually(up, 20.0), "gunicorn does not answer"
     return arbiter, get
-
-
-def blocks() -> dict[str, str]:
-    """The Python files that docs/environments.md shows, by the name in their first line."""
-    shown = marked(PAGE, "tests/environments/test_processes.py")
-    found = {code.split()[1]: code for code in shown}
-    assert {*found} == {"pool.py", "crawl.py", "app.py", "tasks.py"}, "each of these has a test"
-    return found
 
 
 def assert_nothing_is_left(masters: Fleet, within: float = 8.0) -> None:

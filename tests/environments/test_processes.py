@@ -5,6 +5,7 @@ Under gevent, monkey-patched, it works; under eventlet it refuses to.
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +16,13 @@ import pytest
 import rlock
 from rlock._sync.greenlets import EVENTLET
 
-from ..docs.pages import PYTHON, starter
+from ..docs.pages import PYTHON, block, lay_out, starter, told
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
 from ..servers import Fleet
-from .programs import (
-    COMMON,
-    assert_nothing_is_left,
-    blocks,
-    gunicorn,
-    needs,
-    outcome,
-    program,
-)
+from .programs import COMMON, assert_nothing_is_left, gunicorn, needs, outcome, program
+
+PAGE = "environments.md"
 
 #: argv: the way of starting.
 END = """
@@ -52,27 +47,21 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_child_that_ends_with_the_lock_held_frees_it(method: str, tmp_path: Path, masters3: Fleet) -> None:
     (tmp_path / "end.py").write_text(COMMON + END)  # spawned children have to import it
-    told = outcome("", masters3.urls, method, folder=tmp_path, command="end.py")
-    assert told["got"] is True
-    assert told["after"] < 2.0
+    with starter(tmp_path, masters3.urls, RLOCK_TTL="3") as start:
+        found = json.loads(told(start(PYTHON, "end.py", method, stderr=None)))
+    assert found["got"] is True
+    assert found["after"] < 2.0
     assert_nothing_is_left(masters3)
 
 
-def test_the_program_of_the_page_adds_up(masters3: Fleet, tmp_path: Path) -> None:
-    (tmp_path / "pool.py").write_text(blocks()["pool.py"])
-    (tmp_path / "total").write_text("0")
-    with program("", masters3.urls, folder=tmp_path, command="pool.py") as started:
-        assert started.end() == 0
-    assert (tmp_path / "total").read_text() == "100"
-    assert_nothing_is_left(masters3)
-
-
-@needs("gevent")
-def test_the_greenlets_of_the_page_take_turns(masters3: Fleet, tmp_path: Path) -> None:
-    (tmp_path / "crawl.py").write_text(blocks()["crawl.py"])
-    with program("", masters3.urls, folder=tmp_path, command="crawl.py") as started:
-        assert started.line() == "True"
-        assert started.end() == 0
+@pytest.mark.parametrize("name", ["pool.py", pytest.param("crawl.py", marks=needs("gevent"))])
+def test_a_program_of_the_page_takes_turns(name: str, masters3: Fleet, tmp_path: Path) -> None:
+    lay_out(PAGE, tmp_path)
+    total = tmp_path / "total"
+    total.write_text("0")
+    with starter(tmp_path, masters3.urls) as start:
+        shown = told(start(PYTHON, name))
+    assert (shown, total.read_text()) == (("", "100") if name == "pool.py" else ("True\n", "0"))
     assert_nothing_is_left(masters3)
 
 
@@ -107,7 +96,7 @@ def app(environ, start_response):
 @pytest.mark.parametrize("kind", ["sync", pytest.param("gevent", marks=needs("gevent"))])
 def test_workers_of_a_preloaded_application(kind: str, tmp_path: Path, masters3: Fleet) -> None:
     (tmp_path / "total").write_text("41")
-    (tmp_path / "web.py").write_text(COMMON + blocks()["app.py"] + MORE)
+    (tmp_path / "web.py").write_text(COMMON + block(PAGE, "app.py") + MORE)
     options = f"-w 2 -k {kind} web:app"
     with (
         starter(tmp_path, masters3.urls, RLOCK_TTL="3") as start,
@@ -155,11 +144,11 @@ def test_a_celery_worker_frees_what_it_holds(pool: str, tmp_path: Path, fresh_ma
     masters, broker = fleet(3), fleet[3].url
     total, kept = tmp_path / "total", tmp_path / "kept"
     total.write_text("5")
-    (tmp_path / "work.py").write_text(blocks()["tasks.py"] + TASKS)
+    (tmp_path / "work.py").write_text(block(PAGE, "tasks.py") + TASKS)
     command = f"-m celery -A work worker --loglevel=ERROR -n test@localhost -c 3 -P {pool}"
-    told = {"BROKER": broker, "RLOCK_RESTART_GUARD": "0", "RLOCK_TTL": "10"}
+    given = {"BROKER": broker, "RLOCK_RESTART_GUARD": "0", "RLOCK_TTL": "10"}
     app = celery.Celery("sender", broker=broker)
-    with app, starter(tmp_path, masters.urls, **told) as start:
+    with app, starter(tmp_path, masters.urls, **given) as start:
         worker = start(PYTHON, *command.split())
         app.send_task("work.add", (str(total), 7))
         assert eventually(lambda: total.read_text() == "12", 30.0)
@@ -189,7 +178,10 @@ def tick():
 lock = rlock.Client(URLS, 3.0).lock("x")
 def wait():
     with lock:
-        return time.monotonic()
+        got_at = time.monotonic()
+        green.sleep(4.5)  # longer than the ttl: it is renewed
+        lock.check()
+        return got_at
 sys.stdin.readline()
 ticker = green.spawn(tick)
 waiter = green.spawn(wait)
@@ -199,15 +191,6 @@ tell(half=True)
 got_at = waiter.get()
 pauses = [later - sooner for sooner, later in zip(waited, waited[1:])]
 tell(got_at=got_at, ticks=len(waited), longest=max(pauses))
-"""
-
-SLEEP = """
-lock = rlock.Client(URLS, 0.9).lock("x")
-with lock:
-    tell(held=True)
-    green.sleep(2.5)
-    lock.check()
-    tell(remaining=lock.remaining())
 """
 
 KILL = """
@@ -296,7 +279,7 @@ except rlock.OptionsError as error:
 
 
 @needs("gevent")
-def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: Fleet) -> None:
+def test_other_greenlets_run_while_one_waits_or_holds_and_the_release_wakes_it(masters3: Fleet) -> None:
     with (
         rlock.Client(masters3.urls, 3.0) as ordinary,
         program(WAIT, masters3.urls, before=PRELUDE) as waiting,
@@ -307,6 +290,8 @@ def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: 
         assert waiting.facts() == {"half": True}
         lock.release()
         released = time.monotonic()
+        time.sleep(0.2)
+        assert lock.acquire(timeout=3.2) is False, "the lease was not renewed while its holder slept"
         told = waiting.facts()
         assert waiting.end() == 0
     # A waiter that heard nothing would look again 0.9 s later.
@@ -314,16 +299,6 @@ def test_other_greenlets_run_while_one_waits_and_the_release_wakes_it(masters3: 
     assert told["ticks"] > 30
     assert told["longest"] < 0.5
     assert_nothing_is_left(masters3)
-
-
-@needs("gevent")
-def test_a_lease_is_renewed_while_its_holder_sleeps(masters3: Fleet) -> None:
-    with program(SLEEP, masters3.urls, before=PRELUDE) as sleeping:
-        assert sleeping.facts() == {"held": True}
-        with rlock.Client(masters3.urls, 0.9) as other:
-            assert other.lock("x").acquire(timeout=2.0) is False
-        assert sleeping.facts()["remaining"] > 0
-        assert sleeping.end() == 0
 
 
 @needs("gevent")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from rlock.testing.local.embedded import ServerBinary
 
+from ..docs.pages import write_scripts
+
 SOURCE = Path(__file__).with_name("clock.c")
 _SETTING = struct.Struct("=Qqqd")  # struct setting of clock.c
 
@@ -43,13 +45,10 @@ class Clock:
 
     def binary(self, server: ServerBinary) -> ServerBinary:
         """This server with this clock."""
-        program = self._folder / f"clocked-{server.path.name}"
-        program.write_text(
-            f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_CLOCK="{self._path}" '
-            f'exec "{server.path}" "$@"\n'
-        )
-        program.chmod(0o755)
-        return ServerBinary(program, server.flavour, server.version)
+        name = f"clocked-{server.path.name}"
+        preload = f'LD_PRELOAD="{self._library}" RLOCK_TEST_CLOCK="{self._path}"'
+        write_scripts(self._folder, {name: f'{preload} exec "{server.path}" "$@"'})
+        return ServerBinary(self._folder / name, server.flavour, server.version)
 
     def step(self, seconds: float) -> None:
         """Jump, forward or (negative) back."""

@@ -15,6 +15,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
+from ..fixtures import FreshMasters as FreshMasters
 from ..lock.conftest import Child, MakeClient, StartChild, eventually, in_background
 from ..lock.conftest import child as child  # a fixture
 from ..lock.conftest import make_client as make_client  # a fixture
@@ -23,7 +24,6 @@ from . import clock
 from .clock import Clock
 from .proxy import Proxy
 
-FreshMasters = Callable[..., Fleet]
 #: Masters that were started a moment ago vote at once: most tests here start their own.
 GUARD_OFF: dict[str, Any] = {"restart_guard": 0}
 #: The longest that a waiter sleeps before it looks again, told or not, with some room for two busy cores.
@@ -172,11 +172,13 @@ def excluded(client: rlock.Client) -> None:
     assert client.lock("x").acquire(blocking=False) is False
 
 
-def usable(client: rlock.Client, within: float = 5.0, name: str = "x") -> None:
-    """The lock can be had and given back."""
+def usable(client: rlock.Client, within: float = 5.0, name: str = "x") -> int:
+    """The lock can be had and given back; its fencing token."""
     lock = client.lock(name)
     assert lock.acquire(timeout=within), f"not to be had within {within} s"
+    token = lock.fencing_token
     lock.release()
+    return token
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
+from ..faults.conftest import usable as usable
 from ..lock.conftest import KINDS, Kind
 from ..lock.conftest import make_client as make_client  # a fixture
 from .group import ReplicatedGroup
@@ -83,12 +84,3 @@ def refused(client: rlock.Client, why: str) -> str:
             return str(told.value)
         assert time.monotonic() < deadline, f"{why!r} is not in {str(told.value)!r}"
         time.sleep(0.1)
-
-
-def usable(client: rlock.Client, within: float = 5.0) -> int:
-    """Get the lock "x" and give it back; its fencing token."""
-    lock = client.lock("x")
-    assert lock.acquire(timeout=within), f"not to be had within {within:g} s"
-    token = lock.fencing_token
-    lock.release()
-    return token

@@ -23,6 +23,7 @@ from rlock.rules.timing import guard_time
 from rlock.testing.local.embedded import Master, ServerBinary
 
 from ..cli.test_doctor import doctor
+from ..docs.pages import DOCS, marked
 from ..faults.clock import Clock
 from ..faults.conftest import LOOK_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
@@ -219,8 +220,6 @@ def test_doctor_names_a_replica_whose_clock_differs(skewed: ReplicatedGroup) -> 
     assert f"the clock of its replica 127.0.0.1:{skewed.servers[1].port} is 6.0 s ahead" in found["what"]
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "sentinel.md"
-URL = "redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"
 #: Everything that such a URL can say.
 WHOLE = (
     "rediss+sentinel://joe:a%2Fb@s1:26379,s2/orders?replicas=2&db=3&sentinel_username=watch"
@@ -229,10 +228,7 @@ WHOLE = (
 
 
 def test_the_page_shows_urls_and_clients_that_can_be_used() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    blocks = [part.partition("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) == 2
-    exec("".join(blocks), {})
+    exec("".join(marked(DOCS / "howto" / "sentinel.md", "tests/groups/test_groups.py")), {})
 
 
 @pytest.mark.parametrize("kind", [Endpoint, AsyncEndpoint])
@@ -281,7 +277,7 @@ def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, labe
         ("redis+sentinel://joe:secret#1@s1/m?replicas=1", "write redis+sentinel://"),
         ("redis+sentinel://s1/m?replicas=one", "the number of replicas"),
         ("redis+sentinel://s1/m?replicas=1&sentinel_tls=maybe", "write redis+sentinel://"),
-        (f"{URL},{URL}", "twice"),
+        (",".join(["redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"] * 2), "twice"),
         (redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), "replicas=1"),
         (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1), "name"),
     ],

@@ -6,7 +6,6 @@ need a Java, and are skipped where its program cannot be built.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +23,9 @@ from bench.harness.builds import Broken
 from bench.harness.contestants import select
 from bench.harness.sections import Section, overlaps, sections_of
 from bench.harness.worker import Failed, Worker
-from rlock.rules.keys import REDISSON, holder_identity
+from rlock.rules.keys import REDISSON
 
+from ..faults.conftest import Waiter
 from ..lock.conftest import MakeClient, eventually
 from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
@@ -113,16 +113,6 @@ def test_the_channel_is_named_as_redisson_names_it(name: str, channel: str) -> N
     assert REDISSON.channel(name) == channel
 
 
-def test_one_thread_of_a_red_lock_is_one_holder_and_ours_are_themselves() -> None:
-    assert (
-        holder_identity(f"{UUID.format(1)}:35")
-        == holder_identity(f"{UUID.format(2)}:35")
-        != holder_identity(f"{UUID.format(1)}:36")
-    )
-    for ours in ("host/1/main:" + "0" * 32, "", "35", f"{UUID.format(1)}", f"{UUID.format(1)}:35:write"):
-        assert holder_identity(ours) == ours
-
-
 def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeShared) -> None:
     ears = [raw(url).pubsub(ignore_subscribe_messages=True) for url in masters3.urls]
     for ear in ears:
@@ -141,17 +131,10 @@ def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeS
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShared, count: int) -> None:
     urls = masters(count).urls
-    java, lock = Java(urls), shared(urls).lock("job")
+    java, client = Java(urls), shared(urls)
     java.lock()
-    assert not lock.acquire(blocking=False)
-    got: list[float] = []
-
-    def wait() -> None:
-        with lock:
-            got.append(time.monotonic())
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
+    assert not client.lock("job").acquire(blocking=False)
+    waiter = Waiter(client, name="job")
     assert eventually(lambda: raw(urls[-1]).zcard("rlock:{job}:queue") == 1)
     time.sleep(0.2)
     # While one thread of Java has all of them, it sleeps: a look now and then, and no rounds.
@@ -161,9 +144,8 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     assert sum(after) - sum(before) <= 3
     began = time.monotonic()
     java.unlock()
-    waiter.join(10)
-    assert got
-    assert got[0] - began < 0.6, "it was not woken, it looked"
+    assert waiter.got(10)
+    assert waiter.got_at - began < 0.6, "it was not woken, it looked"
     assert not left(urls[0])
 
 
@@ -212,26 +194,10 @@ def test_a_force_of_java_is_a_loss_and_is_not_healed(masters: Fleet, shared: Mak
         lock.release()
 
 
-def test_a_read_write_lock_of_java_is_refused_and_left_alone(masters1: Fleet, shared: MakeShared) -> None:
-    server, client = raw(masters1.urls[0]), shared(masters1.urls)
-    server.hset("job", mapping={"mode": "read", f"{UUID.format(0)}:35": 1})
-    held = server.hgetall("job")
-    for call in (
-        lambda: client.lock("job").acquire(timeout=1.0),
-        client.lock("job").locked,
-        lambda: client.status("job"),
-        lambda: client.evict("job"),
-    ):
-        with pytest.raises(rlock.OptionsError, match="no lock wrote"):
-            call()
-    assert server.hgetall("job") == held
-
-
-def test_a_fair_lock_is_refused(masters1: Fleet, shared: MakeShared) -> None:
+@pytest.mark.parametrize("kind", [rlock.Client, rlock.asyncio.Client])
+def test_a_fair_lock_is_refused(kind: Any) -> None:
     with pytest.raises(rlock.OptionsError, match="cannot be fair"):
-        shared(masters1.urls).lock("job", fair=True)
-    with pytest.raises(rlock.OptionsError, match="cannot be fair"):
-        rlock.asyncio.Client(masters1.urls, interop="redisson").lock("job", fair=True)
+        kind("redis://127.0.0.1:1", interop="redisson").lock("job", fair=True)
 
 
 #: The first test of a machine fetches Redisson.

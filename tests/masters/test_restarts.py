@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ from rlock.rules.timing import guard_time
 from ..cli.shell import inside
 from ..faults.conftest import everywhere
 from ..fixtures import FreshMasters
-from ..lock.conftest import eventually
+from ..lock.conftest import eventually, in_background
 from ..servers import Fleet, raw
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -62,17 +61,12 @@ def test_a_new_deployment_can_be_used_at_once_after_rlock_init(fresh_masters: Fr
     for master in fleet:
         master.restart(empty=True)
     with rlock.Client(fleet.urls) as waiting:
-        got: list[bool] = []
-        thread = threading.Thread(target=lambda: got.append(waiting.lock("x").acquire(timeout=8)))
-        thread.start()
+        got = in_background(lambda: waiting.lock("x").acquire(timeout=8))
         time.sleep(0.5)
-        assert thread.is_alive()
+        assert not got.done()
         found = inside("init", masters=fleet.urls)
         assert (found.code, found.out.splitlines()) == (0, [f"{name}: ready" for name in fleet.labels])
-        began = time.monotonic()
-        thread.join(8)
-        assert got == [True]
-        assert time.monotonic() - began < 4, "those who wait already hear of it"
+        assert got.result(4), "those who wait already hear of it"
     with rlock.Client(fleet.urls) as client:
         assert client.lock("y").acquire(blocking=False)
 

@@ -5,13 +5,12 @@ HAProxy passes on bytes, and works; twemproxy has no pub/sub, and is refused.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
 import pickle
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ import redis
 import redis.asyncio
 
 import rlock
-import rlock.asyncio
 from evidence.neighbours.faults import server
 from rlock.testing.local.embedded import EmbeddedError, Master, Tls
 from rlock.testing.local.spawn import free_port
 
-from ..cli.shell import inside
+from ..cli.shell import inside, processes
 from ..fixtures import FreshMasters
 from ..lock import tasks
 from ..lock.conftest import eventually, in_thread
@@ -60,6 +58,8 @@ def test_a_list_of_masters_that_is_none_is_refused_at_once(masters: object, told
         rlock.Client(masters)  # type: ignore[arg-type]
 
 
+#: asyncio has connections of its own.
+both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
 SECRET, PART = PASSWORD, PASSWORD[:12]
 
 
@@ -75,9 +75,10 @@ def parrot() -> Iterator[str]:
         yield place
 
 
+@both_kinds
 @pytest.mark.parametrize("role", ["master", "Sentinel"])
 def test_no_message_shows_a_password_that_a_server_repeats(
-    parrot: str, role: str, caplog: pytest.LogCaptureFixture
+    kind: Any, parrot: str, role: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nor a character that a terminal obeys, nor 200 of a server. In errors, logs, pages, all commands."""
     url = f"redis://user:{SECRET}@{parrot}"
@@ -85,7 +86,7 @@ def test_no_message_shows_a_password_that_a_server_repeats(
         url = f"redis+sentinel://{parrot}/main?replicas=1&sentinel_password={SECRET}"
     caplog.set_level(logging.DEBUG)
     told = []
-    with rlock.Client([url], request_timeout=0.3) as client:
+    with kind([url], request_timeout=0.3) as client:
         for call in (
             lambda: client.lock("x").acquire(timeout=0.3),
             lambda: client.status("x"),
@@ -97,14 +98,6 @@ def test_no_message_shows_a_password_that_a_server_repeats(
             except rlock.RLockError as error:
                 told.append(f"{error} {error!r} {vars(error)} {pickle.dumps(error)!r}")
 
-    async def main() -> None:
-        async with rlock.asyncio.Client([url], request_timeout=0.3) as client:
-            try:
-                await client.lock("x").acquire(timeout=0.3)
-            except rlock.RLockError as error:
-                told.append(f"{error!r}")
-
-    asyncio.run(main())
     assert all("what, " in each for each in told), told
     told += [record.getMessage() for record in caplog.records]
     for words in (
@@ -151,10 +144,6 @@ def test_ready_clients_lend_their_settings_and_not_their_retries(fresh_masters: 
     assert b"secret" in pickled, "no: then docs/environments.md is wrong"
     for each in ready:
         each.close()
-
-
-#: asyncio has connections of its own.
-both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
 
 
 def works(kind: Any, urls: list[str]) -> None:
@@ -277,7 +266,7 @@ Start = Callable[..., str]
 @pytest.fixture
 def behind(tmp_path: Path) -> Iterator[Start]:
     """Start a proxy in front of servers; its URL."""
-    with ExitStack() as stack:
+    with processes(os.environ, cwd=tmp_path, stderr=subprocess.DEVNULL) as begin:
 
         def start(program: str, text: str, *options: str, servers: Sequence[str]) -> str:
             if shutil.which(program) is None:
@@ -286,10 +275,7 @@ def behind(tmp_path: Path) -> Iterator[Start]:
             file = tmp_path / f"{port}.conf"
             places = [url.rpartition("@")[2] for url in servers]
             file.write_text(text.format(port=port, servers=places, password=PASSWORD))
-            process = stack.enter_context(
-                subprocess.Popen([program, *options, file], stderr=subprocess.DEVNULL, cwd=tmp_path)
-            )
-            stack.callback(process.kill)
+            begin(program, *options, str(file))
             return f"redis://:{PASSWORD}@127.0.0.1:{port}"
 
         yield start

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -19,7 +18,9 @@ import pytest
 
 import rlock
 
-TOP = Path(rlock.__file__).resolve().parent.parent
+from ..cli.shell import done
+from ..docs.pages import TOP
+
 pytest.importorskip("build", reason="build is in the group test-all")
 
 
@@ -34,8 +35,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The wheel, which `build` makes from the sdist, and the sdist."""
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(TOP)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    made = done(command, timeout=120)
+    assert made.code == 0, made
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
 
@@ -64,9 +65,9 @@ def fresh(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) ->
     environ["PATH"] = f"{folder}/venv/bin:{environ['PATH']}"
 
     def run(*command: str, cwd: Path = folder) -> str:
-        done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        ran = done(command, cwd=cwd, env=environ, timeout=200)
+        assert ran.code == 0, ran
+        return ran.out
 
     own = Path(run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (own / "others.pth").write_text(sysconfig.get_path("purelib"))
@@ -81,7 +82,7 @@ def fresh(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_sdist_has_all_files_installs_and_its_tests_run(fresh: tuple[Path, Run]) -> None:
     folder, run = fresh
     (top,) = folder.glob("quorum_rlock-*")
-    listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True).stdout.splitlines()
+    listed = done(["git", "ls-files"], cwd=TOP).out.splitlines()
     assert [name for name in listed if (TOP / name).exists() and not (top / name).exists()] == []
     found = run("python", "-c", "from rlock.rules import scripts; print(len(scripts.ALL), scripts.folder())")
     number, place = found.split()

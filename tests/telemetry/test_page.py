@@ -7,8 +7,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,8 @@ from rlock.telemetry.instruments import ALL, Kind
 from rlock.testing import memory_client
 from rlock.testing.local.spawn import free_port
 
-from ..docs.pages import DOCS, TOP, block
+from ..cli.shell import done
+from ..docs.pages import DOCS, PYTHON, TOP, block
 from ..interrupts import every_line
 from . import happenings as made
 from .happenings import Ledger
@@ -77,16 +76,9 @@ def test_a_program_of_the_page_shows_what_happens(name: str, tmp_path: Path) -> 
     package, before, after, shown = PROGRAMS[name]
     pytest.importorskip(package)
     text = before + block("metrics.md", name, *(("9100", PORT) if name == "serve.py" else ())) + after
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    said = done.stdout + done.stderr
+    found = done([PYTHON, "-c", text], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TOP)})
+    said = found.out + found.err
+    assert found.code == 0, said
     assert [said.count(part) for part in shown] == [1] * len(shown), said
 
 
@@ -153,16 +145,13 @@ def test_each_alert_fires_when_it_should_and_keeps_quiet_when_it_should_not() ->
 def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
     (tmp_path / "prometheus.yml").write_text(block("metrics.md", "prometheus.yml"))
     shutil.copy(ALERTS, tmp_path)
-    done = promtool("check", "config", "prometheus.yml", folder=tmp_path)
-    assert "SUCCESS: 1 rule files found" in done.stdout
+    assert "SUCCESS: 1 rule files found" in promtool("check", "config", "prometheus.yml", folder=tmp_path)
 
 
-def promtool(*arguments: str, folder: Path = ALERTS.parent) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        ["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+def promtool(*arguments: str, folder: Path = ALERTS.parent) -> str:
+    found = done(["promtool", *arguments], cwd=folder)
+    assert found.code == 0, found
+    return found.out
 
 
 def test_ctrl_c_before_any_line_of_a_pair_leaves_one_end(ledger: Ledger) -> None:

@@ -196,12 +196,8 @@ def test_faults_excuse_it_if_more_than_a_minority_felt_them_within_a_short_time(
     assert found(made, Harm(0, 1, 3)) == ["overtaken"]
 
 
-@pytest.fixture
-def counter(tmp_path: Path) -> Counter:
-    return Counter(tmp_path / "counter")
-
-
-def test_the_token_is_checked_at_the_read_too(counter: Counter) -> None:
+def test_the_token_is_checked_at_the_read_too(tmp_path: Path) -> None:
+    counter = Counter(tmp_path / "counter")
     counter.read(1)
     value = counter.read(2)
     # The holder of token 1 was paused. Its write would be lost, although no write with token 2 came before.

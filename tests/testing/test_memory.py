@@ -1,4 +1,4 @@
-"""What rlock.testing gives to tests: masters in memory, as processes and in containers; fixtures.
+"""What rlock.testing gives to tests: masters in memory and as processes; fixtures. And compose.yaml.
 
 And the search for the password of the tests.
 """
@@ -6,44 +6,31 @@ And the search for the password of the tests.
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
 
 import rlock
-from rlock.testing import MemoryMasters, lose, memory_client
+from rlock.testing import lose, memory_client
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
-from rlock.testing.local.spawn import free_port
 
 from ..canary import leaks, look
+from ..cli.shell import line
+from ..docs.pages import PYTHON, TOP, starter, write_scripts
 from ..lock.conftest import eventually
 from ..servers import PASSWORD, Fleet, gone, label, raw, servers_found
 from ..telemetry.happenings import Ledger
-
-
-@pytest.fixture
-def fleet() -> MemoryMasters:
-    return MemoryMasters(3)
-
-
-@pytest.fixture
-def client(fleet: MemoryMasters) -> Iterator[rlock.Client]:
-    with memory_client(masters=fleet) as client:
-        yield client
 
 
 @pytest.fixture(params=["memory", "real"])
@@ -83,13 +70,12 @@ def test_a_hold_is_lost_at_once_and_everything_says_so(any_client: rlock.Client,
 pytest_plugins = ["pytester"]
 
 slow = pytest.mark.slow
-CONFTEST = 'pytest_plugins = ["rlock.testing.plugin"]'
 
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("RLOCK_TEST_MASTERS", raising=False)
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest('pytest_plugins = ["rlock.testing.plugin"]')
     return pytester
 
 
@@ -236,54 +222,33 @@ def libraries() -> list[Callable[[str], Any]]:
     return [redis.Redis.from_url, valkey.Valkey.from_url]
 
 
-EVERY_SERVER = pytest.mark.parametrize("binary", servers_found(), ids=label)
-
-
-@EVERY_SERVER
-def test_a_master_answers_as_soon_as_start_returns_and_is_gone_after_close(binary: ServerBinary) -> None:
-    with Master(binary) as master:
+@pytest.mark.parametrize("binary", servers_found(), ids=label)
+def test_a_master_with_any_password_answers_after_start_and_is_gone_after_close(binary: ServerBinary) -> None:
+    with Master(binary, password="a b\"\\'é,@/:%\n#") as master:
         pid, directory = master.pid, master.directory
         with raw(master.url) as client:
-            assert client.ping()
             assert client.info("server")["process_id"] == pid
             assert client.config_get("save")["save"] == ""
             assert client.config_get("appendonly")["appendonly"] == "no"
+        with raw(f"redis://127.0.0.1:{master.port}") as client, pytest.raises(redis.AuthenticationError):
+            client.ping()
+        assert "requirepass" not in Path(f"/proc/{pid}/cmdline").read_text()
+        assert stat.S_IMODE((directory / "server.conf").stat().st_mode) == 0o600
     assert pid is not None
     assert gone(pid)
     assert not directory.exists()
     assert not master.running
-    assert master.pid is None
     master.close()
 
 
-@EVERY_SERVER
-def test_a_password_of_any_characters_works_and_stands_in_no_command_line(binary: ServerBinary) -> None:
-    password = "a b\"\\'é,@/:%\n#"
-    with Master(binary, password=password) as master:
-        with raw(master.url) as client:
-            assert client.ping()
-        with raw(f"redis://127.0.0.1:{master.port}") as client, pytest.raises(redis.AuthenticationError):
-            client.ping()
-        assert "requirepass" not in Path(f"/proc/{master.pid}/cmdline").read_text()
-        mode = (master.directory / "server.conf").stat().st_mode
-        assert stat.S_IMODE(mode) == 0o600
-
-
-def executable(path: Path, text: str) -> Path:
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(0o755)
-    return path
-
-
 def test_a_server_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    executable(tmp_path / "valkey-server", "exit 127")
-    executable(tmp_path / "redis-server", "echo 'Redis server v=7.4.1 sha=0 build=1'")
+    servers = {"valkey-server": "exit 127", "redis-server": "echo 'Redis server v=7.4.1 sha=0 build=1'"}
+    write_scripts(tmp_path, servers)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_server() == ServerBinary(tmp_path / "redis-server", "redis", "7.4.1")
 
 
-FILE = Path(__file__).parents[2] / "compose.yaml"
-PLAIN = re.sub(r"^\s*#.*\n", "", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+PLAIN = re.sub(r"^\s*#.*\n", "", (TOP / "compose.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
 PORTS = re.findall(r'ports: \["(.*?)"\]', PLAIN)
 
 
@@ -299,35 +264,6 @@ def test_compose_publishes_five_durable_masters_on_the_loopback_address_only() -
     assert "replicaof" not in PLAIN
 
 
-@slow
-def test_a_client_gets_a_lock_on_masters_in_containers_and_one_may_die() -> None:
-    docker = pytest.importorskip("docker", reason="testcontainers is in the group test-all")
-    from testcontainers.core.config import testcontainers_config
-    from testcontainers.core.container import DockerContainer
-
-    (image,) = re.findall(r"image: (\S+)", PLAIN)
-    try:
-        docker.from_env(timeout=5).images.get(image)
-    except docker.errors.DockerException as error:
-        pytest.skip(f"no Docker engine with the image {image} answers, and none is pulled: {error}")
-    # The reaper is an image of its own, which would be pulled.
-    testcontainers_config.ryuk_disabled = True
-    ports = [free_port() for _ in range(3)]
-    with ExitStack() as stack:
-        masters = []
-        for port in ports:
-            # Protected mode refuses what comes from outside of the container.
-            command = ["valkey-server", "--save", "", "--protected-mode", "no"]
-            container = DockerContainer(image).with_command(command)
-            cast(Any, container).ports["6379/tcp"] = ("127.0.0.1", port)
-            masters.append(stack.enter_context(container))
-        urls = [f"redis://127.0.0.1:{port}" for port in ports]
-        with rlock.Client(urls, restart_guard=0) as client, client.lock("job") as lock:
-            masters[0].get_wrapped_container().kill()
-            lock.check()
-            assert not rlock.Client(urls, restart_guard=0).lock("job").acquire(timeout=1)
-
-
 PROGRAM = """
 import os, sys, time
 from rlock.testing.local.embedded import Masters
@@ -339,16 +275,12 @@ print(*(master.pid for master in masters), *(master.directory for master in mast
 @contextlib.contextmanager
 def ending_by(ending: str) -> Iterator[tuple[subprocess.Popen[str], list[int], list[Path]]]:
     """PROGRAM with an ending: the process, and the pids and directories of its masters."""
-    # In a session of its own, so that a test that fails ends the forked children, too.
-    command = [sys.executable, "-c", PROGRAM + ending]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as program:
-        assert program.stdout is not None
-        words = program.stdout.readline().split()
+    with starter(TOP, []) as start:
+        program = start(PYTHON, "-c", PROGRAM + ending)
+        words = line(program).split()
         try:
             yield program, [int(word) for word in words[:2]], [Path(word) for word in words[2:]]
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
             for directory in words[2:]:
                 shutil.rmtree(directory, ignore_errors=True)
 
