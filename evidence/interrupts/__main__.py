@@ -114,8 +114,8 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
             ends.set()
             wrong += drive(scene.ended())
             wrong += [each for each in scene.refusals if "second" in each]
-            # A mutex that the main thread has kept would stop it. One of two threads that close may raise.
-            wrong += [each for each in _elsewhere(scene.client.close) if "client is closed" not in each]
+            # A mutex that the main thread has kept would stop it.
+            wrong += _elsewhere(scene.client.close)
             scene.other.close()
     except Stuck as stuck:
         wrong.append(f"behind it, the client stands still in {stuck}")

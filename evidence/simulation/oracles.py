@@ -132,7 +132,9 @@ class Oracles:
             return  # a hold that is lost is given back nowhere
         connection = client.commands.servers[host.index].connection
         look = partial(self._look_at_vote, client, host, name, owner, since)
-        if client.kept_until > self.events.now - 0.05:  # it goes on with it then
+        if client.stopped:
+            self.events.after(0.1, partial(look, again or 0.1))
+        elif client.kept_until > self.events.now - 0.05:  # it goes on with it then
             self.events.at(client.kept_until + 0.1, partial(look, again))
         elif again:  # its undo may be on its way
             self.events.after(again, partial(look, 0.0))

@@ -69,12 +69,14 @@ def close(
         ends = True
         raise
     finally:
-        holds.closer = None
-        if ends:
-            notifications.close()
-            masters.close()
-            _report_losses(holds, watchdog, now)
-            watchdog.stop()
+        try:
+            if ends:
+                notifications.close()
+                masters.close()
+                _report_losses(holds, watchdog, now)
+                watchdog.stop()
+        finally:
+            holds.closer = None  # last: until then another thread's call has nothing to do
 
 
 def _report_losses(holds: HoldTable, watchdog: Watchdog, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What rlock.testing gives to tests: masters in memory and as processes; fixtures. And compose.yaml.
+"""What rlock.testing gives to tests: masters in memory, as processes and in containers; fixtures.
 
 And the search for the password of the tests.
 """
@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -24,6 +25,7 @@ import redis
 import rlock
 from rlock.testing import lose, memory_client
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
+from rlock.testing.local.spawn import free_port
 
 from ..canary import leaks, look
 from ..cli.shell import line
@@ -262,6 +264,35 @@ def test_compose_publishes_five_durable_masters_on_the_loopback_address_only() -
     assert pairs["--appendfsync"] == "always"
     assert pairs["--maxmemory-policy"] == "noeviction"
     assert "replicaof" not in PLAIN
+
+
+@slow
+def test_a_client_gets_a_lock_on_masters_in_containers_and_one_may_die() -> None:
+    docker = pytest.importorskip("docker", reason="testcontainers is in the group test-all")
+    from testcontainers.core.config import testcontainers_config
+    from testcontainers.core.container import DockerContainer
+
+    (image,) = re.findall(r"image: (\S+)", PLAIN)
+    try:
+        docker.from_env(timeout=5).images.get(image)
+    except docker.errors.DockerException as error:
+        pytest.skip(f"no Docker engine with the image {image} answers, and none is pulled: {error}")
+    # The reaper is an image of its own, which would be pulled.
+    testcontainers_config.ryuk_disabled = True
+    ports = [free_port() for _ in range(3)]
+    with ExitStack() as stack:
+        masters = []
+        for port in ports:
+            # Protected mode refuses what comes from outside of the container.
+            command = ["valkey-server", "--save", "", "--protected-mode", "no"]
+            container = DockerContainer(image).with_command(command)
+            cast(Any, container).ports["6379/tcp"] = ("127.0.0.1", port)
+            masters.append(stack.enter_context(container))
+        urls = [f"redis://127.0.0.1:{port}" for port in ports]
+        with rlock.Client(urls, restart_guard=0) as client, client.lock("job") as lock:
+            masters[0].get_wrapped_container().kill()
+            lock.check()
+            assert not rlock.Client(urls, restart_guard=0).lock("job").acquire(timeout=1)
 
 
 PROGRAM = """
