@@ -49,25 +49,6 @@ def test_a_writer_keeps_everybody_out(other: Client, connect: MakeClient) -> Non
     assert one.reader.acquire(blocking=False)
 
 
-def test_the_reader_has_the_whole_interface_of_a_lock(client: Client) -> None:
-    reader = client.read_write_lock("x").reader
-    with pytest.raises(NotHeldError, match="'x'"):
-        reader.release()
-    with pytest.raises(LeaseLostError):
-        reader.check()
-    with reader, reader:
-        assert (reader.hold_count, reader.is_owned(), reader.name) == (2, True, "x")
-        assert 0 < reader.remaining() <= 3
-        reader.check()
-        assert not reader.lost.is_set()
-        assert reader.fencing_token > 0
-        assert "locked" in repr(reader)
-    assert (reader.hold_count, reader.is_owned(), reader.remaining()) == (0, False, 0.0)
-    assert not reader.locked()
-    with pytest.raises(ValueError, match="timeout"):
-        reader.acquire(blocking=False, timeout=1)
-
-
 def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_last_writer(
     connect: MakeClient,
 ) -> None:
@@ -234,13 +215,6 @@ def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters
         assert not client.status("x").locked
         assert other.hold_count == 1
     client.close()
-
-
-def test_a_reader_that_gives_up_leaves_nothing(client: Client, other: Client) -> None:
-    with client.lock("x"):
-        assert not other.read_write_lock("x").reader.acquire(timeout=0.3)
-        assert client.status("x").queue_length == 0
-    assert client.lock("x").acquire(blocking=False)
 
 
 def test_a_reader_cannot_change_hands(connect: MakeClient) -> None:
