@@ -24,7 +24,6 @@ from ..scripted import (
     THEIRS,
     TOKEN,
     Box,
-    Ears,
     owner_of,
 )
 
@@ -75,9 +74,9 @@ OWNER = owner_of(ANNA)
 
 
 @pytest.fixture
-def handed(box: Box, ears: Ears) -> Box:
+def handed(box: Box) -> Box:
     """The lock was handed to a waiter with the token TOKEN."""
-    ears.listen(ANNA)
+    box.listen(ANNA)
     assert another_grant(box) == (TOKEN, OWNER)
     assert box.handed_to(ANNA)
     return box

@@ -19,7 +19,7 @@ from rlock.rules.restart_guard import NO_INFO, Guard
 
 from ..docs.pages import marked
 from ..lock.conftest import eventually, running
-from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, THEIRS, TICKET, Box, Ears, owner_of
+from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, THEIRS, TICKET, Box, owner_of
 from ..servers import AnyMaster, acl_user, raw
 
 SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
@@ -115,8 +115,8 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
         assert not re.search(r"(_at|_until|now|time|clock)$", argument)
 
 
-#: A master, its subscribers, and what it answers to one who may do everything.
-Allowed = tuple[Box, Ears, list[tuple[Any, ...]]]
+#: A master, and what it answers to one who may do everything.
+Allowed = tuple[Box, list[tuple[Any, ...]]]
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 #: The commands of the scripts.
@@ -143,7 +143,7 @@ def test_the_page_allows_the_commands_that_are_needed_and_no_other() -> None:
     assert all(line().index(f"+{command}") > line().index("-@all") for command in allowed), "taken back"
 
 
-def exercise(box: Box, user: Box, ears: Ears) -> Iterator[tuple[Any, ...]]:
+def exercise(box: Box, user: Box) -> Iterator[tuple[Any, ...]]:
     """What the project asks of a master in its life; the answers, without what depends on the time.
 
     Behind each: what stands on the master then, what was heard, and the keys that never end.
@@ -158,11 +158,11 @@ def exercise(box: Box, user: Box, ears: Ears) -> Iterator[tuple[Any, ...]]:
         found = box.content(), box.waiters(), box.fenced(), box.content(EVICTED), box.content(NOTE)
         seen.update(map(str, box.client.keys()))
         endless = [key for key in seen if box.pttl(key) == -1]
-        return answer, *found, ears.heard(), endless
+        return answer, *found, box.heard(), endless
 
     seen: set[str] = set()
     box.client.flushall()
-    ears.heard()
+    box.heard()
     yield told(user.handshake, memory="vouched")
     yield told(user.handshake)
     for order in ("barging", "fair"):
@@ -205,15 +205,15 @@ def user_of(box: Box, *without: str) -> Box:
 
 
 @pytest.fixture
-def allowed(box: Box, ears: Ears) -> Allowed:
-    ears.listen(ANNA, BEN)
-    return box, ears, list(exercise(box, box, ears))
+def allowed(box: Box) -> Allowed:
+    box.listen(ANNA, BEN)
+    return box, list(exercise(box, box))
 
 
 def test_a_user_needs_no_more_than_the_least_permissions(allowed: Allowed) -> None:
-    box, ears, answers = allowed
+    box, answers = allowed
     user = user_of(box)
-    assert list(exercise(box, user, ears)) == answers
+    assert list(exercise(box, user)) == answers
     assert "error" not in str(answers)
     user.close()
 
@@ -221,7 +221,7 @@ def test_a_user_needs_no_more_than_the_least_permissions(allowed: Allowed) -> No
 @pytest.mark.rule("2.1")
 def test_the_note_is_the_only_key_that_never_ends(allowed: Allowed) -> None:
     """However many names there are, nothing leaks; one key for each master is by design."""
-    _, _, answers = allowed
+    _, answers = allowed
     assert all(endless == [NOTE] for *_, endless in answers)
     assert all(any(answer[kind] for answer in answers) for kind in range(1, 6)), (
         "a key of each kind was there"
