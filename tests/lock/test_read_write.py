@@ -217,6 +217,13 @@ def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters
     client.close()
 
 
+def test_a_reader_that_gives_up_leaves_nothing(client: Client, other: Client) -> None:
+    with client.lock("x"):
+        assert not other.read_write_lock("x").reader.acquire(timeout=0.3)
+        assert client.status("x").queue_length == 0
+    assert client.lock("x").acquire(blocking=False)
+
+
 def test_a_reader_cannot_change_hands(connect: MakeClient) -> None:
     lock = connect().read_write_lock("x")
     with lock.writer, lock.reader:
