@@ -5,7 +5,6 @@ What the scripts do else is compared with the model, by evidence/simulation/test
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -80,16 +79,6 @@ def handed(box: Box) -> Box:
     assert another_grant(box) == (TOKEN, OWNER)
     assert box.handed_to(ANNA)
     return box
-
-
-def test_it_prolongs_the_grant_each_time_and_changes_nothing_else(handed: Box) -> None:
-    for _ in range(2):
-        cost = handed.cost(lambda box: box.confirm(OWNER))
-        assert cost == {"hget": 1, "get": 3, "pexpire": 1}, "one of them by the test"
-        assert LEASE_MS - 500 < handed.pttl() <= LEASE_MS
-        time.sleep(0.02)
-    assert handed.confirm(OWNER) == [1]
-    assert (handed.content(), handed.fenced()) == (("hash", {OWNER: "1"}), (TOKEN, OWNER))
 
 
 def another_grant(box: Box, **how: str) -> Any:
