@@ -16,24 +16,9 @@ from .conftest import TTL, Eyes, Run, free_at_once, soon
 SHORT = 0.5
 
 
-def _watchdogs() -> int:
-    return sum(task.get_name() == "rlock-watchdog" for task in asyncio.all_tasks())
-
-
 def _cancel_all() -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
-
-
-async def test_it_is_there_while_something_is_held_and_gone_a_little_later(eyes: Eyes) -> None:
-    async with Client(eyes.urls, TTL) as client:
-        async with client.lock("x", renew=False):
-            assert _watchdogs() == 0, "a fixed lease needs none"
-        for _ in range(2):
-            async with client.lock("x"), client.lock("y"):
-                await asyncio.sleep(0.1)
-                assert _watchdogs() == 1
-            assert await soon(lambda: not _watchdogs(), 2.0)
 
 
 def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_longer_than_the_ttl(

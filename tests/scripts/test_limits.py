@@ -222,16 +222,6 @@ def test_what_a_call_costs_does_not_grow_with_the_queue(box: Box, script: str) -
     assert 1 <= spent[0].total() <= 12
 
 
-def test_a_pair_of_which_nobody_else_knows_runs_ten_commands(box: Box) -> None:
-    """Each of them is a tenth of what a pair costs a master."""
-    box.acquire()
-    box.hand_on()
-    taken = box.cost(lambda box: box.acquire(THEIRS, token=TOKEN + 9))
-    assert taken == {"hlen": 1, "get": 2, "time": 1, "set": 1, "hset": 1, "pexpire": 1}
-    given_up = box.cost(lambda box: box.hand_on(THEIRS))
-    assert given_up == {"hdel": 1, "zpopmin": 1, "publish": 1}
-
-
 @pytest.mark.parametrize("owner", ["", "ü:1", "a b:1", "x" * 2000, "{}:%d\n"])
 def test_an_owner_of_any_characters_comes_back_as_it_was(box: Box, owner: str) -> None:
     assert box.acquire(owner)[:2] == [1, owner]
