@@ -74,8 +74,7 @@ def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(clien
 @threads_only
 def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient) -> None:
     """In the child the other threads have ended, and their ends are noted."""
-    client = connect3()
-    used, taken, stop = threading.Event(), threading.Event(), threading.Event()
+    client, used, stop = connect3(), threading.Event(), threading.Event()
 
     def use() -> None:
         with client.lock("x"):
@@ -83,24 +82,19 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient
         used.set()
         stop.wait()
 
-    def change() -> None:
-        used.wait()
-        with client._engine().holds.mutex:
-            taken.set()
-            stop.wait()
+    def fork() -> int:
+        return os.fork() or os._exit(0)
 
-    users = [in_background(work) for work in (use, change)]
-    taken.wait()
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
+    user = in_background(use)
+    used.wait()
+    with client._engine().holds.mutex:
+        pid = in_thread(fork)
+        ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
     stop.set()
     if not ended:
         os.kill(pid, signal.SIGKILL)
     assert ended
-    for user in users:
-        user.result(5.0)
+    user.result(5.0)
 
 
 @threads_only

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rlock
+from evidence.interrupts.scene import left
 from rlock import Client, LeaseLostError
 from rlock.model import Verdict
 from rlock.procedures.contender import Contender
@@ -58,16 +59,6 @@ def round_trips(client: Client) -> Iterator[list[str]]:
     del masters.call, masters.call_many
 
 
-def keys(masters: Any) -> list[set[str]]:
-    """The locks and queues on each master."""
-    found = []
-    for master in (each.master for each in masters):
-        with master.mutex:
-            there = [key for key in list(master._keys.keys) if master._keys.look(key)]
-        found.append({key for key in there if key != "rlock:fleet" and not key.endswith(":fence")})
-    return found
-
-
 @contextmanager
 def waiting(lock: Any) -> Iterator[threading.Thread]:
     """A thread that acquires and releases."""
@@ -91,19 +82,19 @@ def test_the_end_of_the_time_is_an_error_if_nobody_is_known_to_have_had_a_name(
 
 
 def test_all_names_are_held_or_none(connect: MakeClient, masters: Any) -> None:
-    client, other = connect(), connect()
+    client, other, fleet = connect(), connect(), [each.master for each in masters]
     several = client.locks(["c", "a", "b"])
     with several:
         assert several.names == ["a", "b", "c"]
         assert several.fencing_tokens == {name: client.lock(name).fencing_token for name in "abc"}
         assert several.remaining() == pytest.approx(2.0, abs=0.5)
         several.check()
-        before = keys(masters)
+        before = left(fleet)
         for attempt in (other.locks(["b", "d"]), other.locks(["d", "e", "c"])):
             assert not attempt.acquire(blocking=False)
             assert not attempt.acquire(timeout=0.2)
-        assert eventually(lambda: keys(masters) == before)
-    assert eventually(lambda: keys(masters) == [set()] * 5)
+        assert eventually(lambda: left(fleet) == before)
+    assert eventually(lambda: not left(fleet))
     assert other.locks(["a", "b", "c", "d"]).acquire(blocking=False)
 
 

@@ -13,7 +13,6 @@ import redis
 
 from ..scripted import (
     ANNA,
-    CHANNEL,
     CLAIM_MS,
     FENCE,
     HEIR,
@@ -91,23 +90,16 @@ def another_grant(box: Box, **how: str) -> Any:
 #: What has come in between, and the answer.
 BETWEEN: dict[str, tuple[Callable[[Box], Any], int]] = {
     "the end of the claim": (lambda box: box.client.delete(LOCK), 0),
-    "an eviction": (lambda box: box.release(OWNER, CHANNEL, ban_ms=20_000), 0),
     "an eviction and healing": (lambda box: (box.release(OWNER, ban_ms=20_000), box.heal(OWNER)), 0),
-    "another owner who has released": (
-        lambda box: (box.client.delete(LOCK), box.acquire(THEIRS), box.release(THEIRS)),
-        0,
-    ),
     "another owner": (lambda box: (box.client.delete(LOCK), box.acquire(THEIRS)), -1),
     "an attempt of the same waiter": (lambda box: box.acquire(MINE, waiter=ANNA), -1),
     "another hand-off to the same place": (another_grant, -1),
     "one of a thread of its process": (lambda box: another_grant(box, next_waiter=ANNA, order="barging"), -1),
-    "an acquire of the same owner": (lambda box: (another_grant(box), box.acquire(OWNER)), -1),
     "the same token of another owner": (
         lambda box: box.client.set(FENCE, f"{TOKEN} {THEIRS}", px=60_000),
         -1,
     ),
     "a fence that was lost": (lambda box: box.client.delete(FENCE), -1),
-    "a foreign hash": (lambda box: (box.client.delete(LOCK), box.client.hset(LOCK, "a", "b")), -1),
     "a foreign list": (lambda box: (box.client.delete(LOCK), box.client.lpush(LOCK, OWNER)), -1),
 }
 
