@@ -41,13 +41,6 @@ def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:
     assert not [step for step in world.sent(scripts.WAIT) if isinstance(step, Call)]
 
 
-def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
-    other = Vote(Code.YES, "other:9", 1, 9_000)
-    world = World(3, [held_by()] * 3, [other] * 3, subscribed=True)
-    assert world.acquire(world.now + 6.0) is None
-    assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
-
-
 @pytest.mark.rule("4.1")
 def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     for_ever = held_by(ttl_ms=-1)

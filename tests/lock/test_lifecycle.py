@@ -20,6 +20,7 @@ from rlock import Client
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
+from .test_watchdog import threads
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -149,10 +150,7 @@ def test_close_releases_what_is_held_and_ends_everything(
     client.close()
     other.close()
     # A thread that has just made a connection may still be on its way out.
-    assert eventually(
-        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")],
-        within=1.0,
-    )
+    assert eventually(lambda: not threads(), within=1.0)
 
 
 def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
@@ -186,12 +184,12 @@ def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kin
             assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
 
     use_and_drop()
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    eventually(lambda: not threads())
     gc.collect()
     before = open_files()
     for _ in range(5):
         use_and_drop()
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    eventually(lambda: not threads())
     gc.collect()
     assert eventually(lambda: open_files() <= before + 1, within=5.0), (before, open_files())
 
