@@ -145,6 +145,3 @@ async def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost
         async with lock:
             lock.check()
     assert len(told) == 1
-
-
-# -- ``on_lost`` and ``lost`` of tasks, and what who uses a lock wrongly is told

@@ -220,7 +220,7 @@ def asking(calls: Any, name: str, owner: str = OWNER) -> PendingCall:
     return call
 
 
-def follower(calls: Any, name: str) -> PendingCall:
+def follower(calls: Any, name: str) -> Any:
     """A call whose thread sleeps."""
     call = asking(calls, name)
     call.parker = calls._connections.parker()

@@ -239,9 +239,6 @@ def test_release_delivered_twice_writes_and_publishes_once(box: Box) -> None:
     assert box.heard() == {"": ["0"]}
 
 
-# -- healing
-
-
 def test_out_of_memory_nothing_is_put_back_and_nothing_written(box: Box) -> None:
     box.fill()
     with box.nothing_written():
