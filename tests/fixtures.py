@@ -26,7 +26,7 @@ from rlock import events
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 
 from . import memory, quick, seeds
-from .scripted import LEASE_MS, LIFE, NOTE, Box, Ear, Ears
+from .scripted import LEASE_MS, LIFE, NOTE, Box
 from .servers import (
     PASSWORD,
     AnyMaster,
@@ -215,21 +215,8 @@ def box(any_server: AnyMaster) -> Iterator[Box]:
     with contextlib.closing(Box(any_server.url)) as box:
         # No grant has to raise the longest lease in the note: that would be one more write.
         box.client.set(NOTE, f"{LIFE} 0 {LEASE_MS}")
+        box.listen()
         yield box
-
-
-@pytest.fixture
-def ear(box: Box) -> Iterator[Ear]:
-    """A subscriber to the channel of the lock of ``box``."""
-    with contextlib.closing(Ear(box.client)) as ear:
-        yield ear
-
-
-@pytest.fixture
-def ears(box: Box) -> Iterator[Ears]:
-    """Subscribers to the channels of waiters."""
-    with contextlib.closing(Ears(box.client)) as ears:
-        yield ears
 
 
 def _end(master: AnyMaster) -> None:

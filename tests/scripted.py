@@ -59,10 +59,32 @@ class Box:
         self.url = url
         self.client = raw(url)
         self._others: list[Box] = []
+        self._pubsub = self.client.pubsub()
+        #: By channel, the waiter that it is of.
+        self._waiters = {CHANNEL: ""}
 
     def close(self) -> None:
         for box in (self, *self._others):
+            box._pubsub.close()
             box.client.close()
+
+    def listen(self, *waiters: str) -> None:
+        """Subscribe to the channel of the lock, and to those of waiters."""
+        self._waiters |= {client_id(waiter): waiter for waiter in waiters}
+        self._pubsub.subscribe(*self._waiters)
+        for _ in self._waiters:
+            assert self._pubsub.get_message(timeout=5), "a subscription is not confirmed"
+
+    def heard(self) -> dict[str, list[str]]:
+        """Since the last call: the tokens that each waiter was told, and under "" the messages to all."""
+        self.client.publish(CHANNEL, "mark")  # it spares the wait for silence
+        told: dict[str, list[str]] = {}
+        while message := self._pubsub.get_message(timeout=5):
+            if message["data"] == "mark":
+                return told
+            waiter = self._waiters[message["channel"]]
+            told.setdefault(waiter, []).append(message["data"].partition(" ")[0])
+        raise AssertionError("the mark did not arrive")
 
     def restricted(self, *rules: str) -> Box:
         """Another way into the same master, for a user with these ACL rules on top of everything allowed."""
@@ -254,48 +276,3 @@ class Box:
 
 def _ban(owner: str) -> str:
     return keys.evicted(LOCK, owner)
-
-
-class Ear:
-    """A subscriber to the lock's channel, or to another one."""
-
-    def __init__(self, client: redis.Redis, channel: str = CHANNEL) -> None:
-        self._client, self._channel, self._pubsub = client, channel, client.pubsub()
-        self._pubsub.subscribe(channel)
-        confirmed = self._pubsub.get_message(timeout=5)
-        assert (confirmed or {}).get("type") == "subscribe"
-        self.close = self._pubsub.close
-
-    def heard(self) -> list[str]:
-        """All messages since the last call; a mark of our own behind them spares the wait for silence."""
-        self._client.publish(self._channel, "mark")
-        messages: list[str] = []
-        while True:
-            message = self._pubsub.get_message(timeout=5)
-            assert message is not None, "the mark did not arrive"
-            if message["data"] == "mark":
-                return messages
-            messages.append(message["data"])
-
-
-class Ears:
-    """Ears at the stations of some waiters."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self._ears: dict[str, Ear] = {}
-
-    def listen(self, *waiters: str) -> None:
-        for waiter in waiters:
-            self._ears[waiter] = Ear(self._client, client_id(waiter))
-
-    def heard(self) -> dict[str, list[str]]:
-        """The tokens that each was told since the last call; waiters that were told nothing are left out."""
-        told = {
-            waiter: [text.partition(" ")[0] for text in ear.heard()] for waiter, ear in self._ears.items()
-        }
-        return {waiter: messages for waiter, messages in told.items() if messages}
-
-    def close(self) -> None:
-        for ear in self._ears.values():
-            ear.close()

@@ -13,9 +13,9 @@ import pytest
 
 import rlock.asyncio
 from evidence.interrupts.cancellations import notes
-from rlock.rules.keys import NOTE, queue
+from rlock.rules.keys import queue
 
-from ..servers import Fleet, raw
+from ..servers import Fleet, left, raw
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -34,8 +34,7 @@ class Eyes:
 
     def keys(self) -> list[str]:
         """Keys that are left on any master, but for those that stay."""
-        found = [str(key) for one in self.raws for key in one.keys()]  # noqa: SIM118
-        return [key for key in found if key != NOTE and not key.endswith(":fence")]
+        return [key for url in self.urls for key in left(url)]
 
     def queued(self, name: str) -> int:
         """How many places the queue of a lock has, on the first master."""

@@ -16,24 +16,9 @@ from .conftest import TTL, Eyes, Run, free_at_once, soon
 SHORT = 0.5
 
 
-def _watchdogs() -> int:
-    return sum(task.get_name() == "rlock-watchdog" for task in asyncio.all_tasks())
-
-
 def _cancel_all() -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
-
-
-async def test_it_is_there_while_something_is_held_and_gone_a_little_later(eyes: Eyes) -> None:
-    async with Client(eyes.urls, TTL) as client:
-        async with client.lock("x", renew=False):
-            assert _watchdogs() == 0, "a fixed lease needs none"
-        for _ in range(2):
-            async with client.lock("x"), client.lock("y"):
-                await asyncio.sleep(0.1)
-                assert _watchdogs() == 1
-            assert await soon(lambda: not _watchdogs(), 2.0)
 
 
 def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_longer_than_the_ttl(
@@ -87,34 +72,9 @@ def test_locks_that_ended_tasks_left_are_released_at_the_end_of_asyncio_run_whic
     assert eyes.keys() == []
 
 
-async def _connected(client: Client) -> None:
-    """Until all masters answer again: who was cancelled while it connected is tried again a little later."""
-    until = time.monotonic() + 3
-    while faults := [m.fault for m in (await client.status("a")).masters if m.fault is not None]:
-        assert time.monotonic() < until, faults
-        await asyncio.sleep(0.02)
-
-
 async def _stay(lock: RLock) -> None:
     async with lock:
         await asyncio.sleep(60)
-
-
-async def test_a_client_whose_own_tasks_are_cancelled_works_on(eyes: Eyes) -> None:
-    """In a loop that goes on: by who cancels all tasks, the client's dials and its watchdog as well."""
-
-    async with Client(eyes.urls, TTL) as other:
-        for turns in (0, 1, 2, 3, 4, 6, 8, 12, 20, 50, 100):
-            async with Client(eyes.urls, TTL) as client:
-                tasks = [asyncio.ensure_future(_stay(client.lock(name))) for name in "aab"]
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                _cancel_all()
-                await asyncio.wait(tasks)
-                for name in "abc":
-                    await free_at_once(client, name)
-                    await free_at_once(other, name)
-                await _connected(client)
 
 
 async def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(
@@ -185,33 +145,3 @@ async def test_a_coroutine_that_blocks_the_loop_for_longer_than_the_ttl_has_lost
         async with lock:
             lock.check()
     assert len(told) == 1
-
-
-# -- ``on_lost`` and ``lost`` of tasks, and what who uses a lock wrongly is told
-
-
-#: A loss by an operator is noticed within a third of it, one that goes unnoticed ends with it.
-LONG = 3.0
-
-
-async def test_a_wait_for_a_loss_ends_with_it_and_not_before(eyes: Eyes) -> None:
-    async with Client(eyes.urls, LONG) as client, Client(eyes.urls, LONG) as operator:
-        lock = client.lock("x")
-        assert await lock.lost.wait(0.01) is False, "nothing is held"
-        await lock.acquire()
-        lost = lock.lost
-        began = time.monotonic()
-        assert await lost.wait(0.1) is False
-        assert await lost.wait(0) is False
-        assert 0.08 < time.monotonic() - began < 1.0
-        waiting = [asyncio.ensure_future(lost.wait(timeout)) for timeout in (None, 10.0)]
-        await asyncio.sleep(0.3)
-        assert not any(task.done() for task in waiting)
-        await operator.evict("x")
-        assert await asyncio.wait_for(asyncio.gather(*waiting), LONG * 0.7) == [True, True]
-        assert await lost.wait(0) is True
-        with pytest.raises(rlock.LeaseLostError):
-            await lock.release()
-        async with lock:
-            assert not lock.lost.is_set(), "another hold"
-            assert lost.is_set()

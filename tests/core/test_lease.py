@@ -176,31 +176,6 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
 
 
-def test_the_watchdog_sleeps_until_a_renewal_is_due_and_ends_soon_behind_the_last_hold() -> None:
-    now = [0.0]
-    dog, short, long = Watchdog(lambda: now[0]), a_hold("short", 0.0, 9.0), a_hold("long", 0.0, 9.0)
-    for hold in (short, long):
-        dog.table.add(hold)
-        dog.watch(hold)
-        assert dog._take_due() == []
-        dog.woken.clear()
-        if hold is short:
-            dog.table.remove(short)
-            assert not dog.woken, "a busy lock wakes it at no release"
-    now[0] = FILL_UP_S
-    assert dog._take_due() == [long]
-    dog._schedule.renew(long, now[0])
-    assert dog._take_due() == []
-    assert dog._wake_at == long.renewal.due_at > 3.0
-    now[0] = 1.0
-    dog.table.remove(long)
-    assert dog.woken == [1.0]
-    assert dog._take_due() == []
-    now[0] = dog._wake_at
-    assert now[0] == 1.0 + LINGER_S
-    assert dog._take_due() is None
-
-
 def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
     now, told = [8.0], []
 

@@ -220,7 +220,7 @@ def asking(calls: Any, name: str, owner: str = OWNER) -> PendingCall:
     return call
 
 
-def follower(calls: Any, name: str) -> PendingCall:
+def follower(calls: Any, name: str) -> Any:
     """A call whose thread sleeps."""
     call = asking(calls, name)
     call.parker = calls._connections.parker()
@@ -228,17 +228,19 @@ def follower(calls: Any, name: str) -> PendingCall:
     return call
 
 
-def is_woken(call: Any) -> bool:
-    return not call.parker._lock.locked()
+def gathering(calls: Any) -> Any:
+    """The connections, which gather commands from here on for another thread to write."""
+    connections = calls._connections
+    connections._next = follower(calls, "other")
+    connections.gathering, connections._gather_until = True, math.inf
+    return connections
 
 
 @pytest.mark.rule("3.4")
 def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
     calls: Any, masters: MemoryMasters
 ) -> None:
-    connections = calls._connections
-    connections._next = follower(calls, "other")
-    connections.gathering, connections._gather_until = True, math.inf
+    connections = gathering(calls)
     asking(calls, "job")
     assert is_free(masters, "job"), "not written yet"
     calls.send(commands.undo(OWN, "job", OWNER))
@@ -248,9 +250,7 @@ def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
 
 def test_a_confirmation_is_written_at_once(calls: Any, masters: MemoryMasters) -> None:
     """Its lease would end after the claim time, because no thread waits for the replies."""
-    connections = calls._connections
-    connections._next = follower(calls, "other")
-    connections.gathering, connections._gather_until = True, math.inf
+    gathering(calls)
     calls.start(Request(commands.acquire("job", OWNER, 1_900), 1.0, Settle.HOLDER, count_late=True))
     assert not is_free(masters, "job")
 
@@ -271,8 +271,7 @@ def test_replies_that_have_arrived_are_read_although_another_thread_reads(calls:
 
 @pytest.mark.rule("3.4")
 def test_nothing_is_written_before_the_backlog(calls: Any, masters: MemoryMasters) -> None:
-    connections = calls._connections
-    connections.gathering, connections._gather_until = True, math.inf
+    connections = gathering(calls)
     asking(calls, "job")
     connections.gathering = False
     calls.send(commands.undo(OWN, "job", OWNER))
@@ -290,7 +289,7 @@ def test_a_woken_thread_that_does_not_run_holds_the_others_up_for_a_moment(
     connections._leader = leader
     connections.read_arrived()
     connections._leave(leader)
-    assert is_woken(woken)
+    assert not woken.parker._lock.locked(), "it was not woken"
     woken.over = died
     began = time.monotonic()
     with client.lock("x"):

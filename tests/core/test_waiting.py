@@ -12,7 +12,7 @@ from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
-from .world import ABSENT, DOWN, YES, Call, Collect, Send, Subscribe, Wait, World, held_by, named, said
+from .world import ABSENT, DOWN, YES, Call, Send, Subscribe, Wait, World, held_by, named, said
 
 
 @pytest.mark.rule("4.2")
@@ -39,13 +39,6 @@ def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:
     assert world.acquire(world.now + 8.0) is None
     assert len(world.sent(scripts.ACQUIRE)) == 1
     assert not [step for step in world.sent(scripts.WAIT) if isinstance(step, Call)]
-
-
-def test_a_look_that_finds_another_holder_is_no_reason_to_try() -> None:
-    other = Vote(Code.YES, "other:9", 1, 9_000)
-    world = World(3, [held_by()] * 3, [other] * 3, subscribed=True)
-    assert world.acquire(world.now + 6.0) is None
-    assert len(world.sent(scripts.ACQUIRE)) == 1, "whoever it is, its release names the next one"
 
 
 @pytest.mark.rule("4.1")
@@ -159,20 +152,3 @@ def test_the_fleet_s_time_is_the_masters_and_not_the_client_s() -> None:
     time.correct(votes, 100.0, 100.002)
     assert time.us(100.001) == 7_000_000_400
     assert time.us(101.001) == 7_001_000_400
-
-
-def test_who_waits_gives_late_refusals_a_moment_and_has_nothing_to_undo() -> None:
-    refused = [held_by(), held_by(), held_by(), None, None]
-    for stragglers, undone in (
-        ({3: held_by(), 4: held_by()}, []),
-        ({3: held_by()}, [[4]]),
-        ({4: YES}, [[3, 4]]),
-    ):
-        world = World(5, refused, [YES] * 5)
-        world.subscribed, world.stragglers, world.call_takes = True, stragglers, 0.0004
-        world.park = lambda step: Wake.HANDED
-        assert world.acquire(FOR_EVER) is not None
-        (rest,) = [step for step in world.steps if isinstance(step, Collect)]
-        assert rest.until == pytest.approx(1000.0 + 3 * 0.0004, abs=1e-6)
-        undos = [tell.targets for tell in world.sent(scripts.RELEASE)]
-        assert undos == undone

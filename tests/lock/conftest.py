@@ -284,15 +284,12 @@ def in_background(work: Callable[[], T]) -> Future[T]:
 
 
 @contextmanager
-def running(*works: Callable[[], object]) -> Iterator[list[threading.Thread]]:
-    """Threads that do this. They have ended behind the block."""
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    yield threads
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a thread is blocked"
+def running(*works: Callable[[], object]) -> Iterator[list[Future[object]]]:
+    """Do this in threads. They have ended behind the block, which raises their first exception."""
+    done = [in_background(work) for work in works]
+    yield done
+    for each in done:
+        each.result(60)
 
 
 def eventually(what: Callable[[], Any], within: float = 10.0) -> Any:

@@ -40,34 +40,17 @@ def test_the_body_runs_under_the_lock_and_the_result_is_returned(client: Client,
     assert list(inspect.signature(report).parameters) == ["user_id"]
 
 
-def test_a_second_call_is_skipped_and_the_log_says_so(
+def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(
     client: Client, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ran = []
-
-    @rlock.locked(client, "x", blocking=False)
-    def work() -> str:
-        ran.append(1)
-        return "done"
-
-    with other.lock("x"), caplog.at_level(logging.INFO, "rlock"):
-        assert work() is None
-    assert not ran
-    (record,) = [record for record in caplog.records if "skipped" in record.getMessage()]
-    assert (record.name, record.levelno) == ("rlock", logging.INFO)
-    assert "'x'" in record.getMessage()
-    assert "work()" in record.getMessage()
-    assert work() == "done"
-
-
-def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(client: Client, other: Client) -> None:
     def body(a: int, b: int = 0) -> tuple[str, int, int]:
         return "body", a, b
 
     raising = rlock.locked(client, "x", blocking=False, on_busy="raise")(body)
     waiting = rlock.locked(client, "x", timeout=0.3)(body)
+    trying = rlock.locked(client, "x", blocking=False)(body)
     skipping = rlock.locked(client, "x", timeout=0.1, on_busy="skip")(body)
-    with other.lock("x"):
+    with other.lock("x"), caplog.at_level(logging.INFO, "rlock"):
         with pytest.raises(rlock.LockBusyError) as caught:
             raising(1)
         assert caught.value.waited == 0
@@ -75,8 +58,9 @@ def test_on_busy_decides_the_result_of_a_call_with_a_busy_lock(client: Client, o
         with pytest.raises(rlock.LockBusyError) as late:
             waiting(1)
         assert 0.29 < late.value.waited < 5
-        assert skipping(1) is None
-    assert raising(1) == skipping(1) == ("body", 1, 0)
+        assert trying(1) is skipping(1) is None
+    assert caplog.text.count("body() was skipped") == 2
+    assert raising(1) == trying(1) == skipping(1) == ("body", 1, 0)
 
 
 def test_a_loss_is_raised_after_the_body_and_never_instead_of_its_error(client: Client) -> None:
@@ -177,13 +161,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "x", on_busy="skip"), "never used .* add blocking=False or a timeout"),
     (lambda: decorate(CLIENT, "x", blocking=False, on_busy="ignore"), "'skip' or 'raise'"),
     (lambda: decorate(CLIENT, "x", ttl=20), "max_ttl"),
-    (lambda: decorate(CLIENT, "x", max_hold=5, renew=False), "give one of the two"),
-    (lambda: decorate(CLIENT, "x", fair=1), "fair must be"),
     # The client is not there yet.
     (lambda: decorate(rlock.Client.from_env, "x", ttl=-1), "ttl"),
-    (lambda: decorate(rlock.Client.from_env, "x", ttl=0.01), "ttl"),
-    (lambda: decorate(rlock.Client.from_env, "x", max_hold=0), "max_hold"),
-    (lambda: decorate(rlock.Client.from_env, "x", on_lost=3), "on_lost"),
     *((lambda no=no: decorate(no, "x"), "needs a client") for no in (None, 3, "redis://x", rlock.Client)),
     # A client or a function of the other kind, and a generator.
     (
@@ -216,7 +195,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     # A call that gives no name.
     (lambda: name_of("{user_id.nothing}", report, 1), "does not fit this call of report.*AttributeError"),
     (lambda: name_of("{user_id}", report, ""), "must not be empty"),
-    (lambda: name_of("{user_id}", report, "rlock:x"), "the library's own"),
     (lambda: name_of(lambda user_id: user_id, report, 3), "must be a str"),
     # A search that goes back takes hours for a megabyte, and keeps other threads out.
     (lambda: name_of("page:{user_id}", report, "<" * 1_000_000), "may have 1024 bytes, this one has 1000005"),

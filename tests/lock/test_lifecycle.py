@@ -20,6 +20,7 @@ from rlock import Client
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
+from .test_watchdog import threads
 
 
 def forked(work: Callable[[], object]) -> str:
@@ -74,8 +75,7 @@ def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(clien
 @threads_only
 def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient) -> None:
     """In the child the other threads have ended, and their ends are noted."""
-    client = connect3()
-    used, taken, stop = threading.Event(), threading.Event(), threading.Event()
+    client, used, stop = connect3(), threading.Event(), threading.Event()
 
     def use() -> None:
         with client.lock("x"):
@@ -83,24 +83,19 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient
         used.set()
         stop.wait()
 
-    def change() -> None:
-        used.wait()
-        with client._engine().holds.mutex:
-            taken.set()
-            stop.wait()
+    def fork() -> int:
+        return os.fork() or os._exit(0)
 
-    users = [in_background(work) for work in (use, change)]
-    taken.wait()
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
+    user = in_background(use)
+    used.wait()
+    with client._engine().holds.mutex:
+        pid = in_thread(fork)
+        ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
     stop.set()
     if not ended:
         os.kill(pid, signal.SIGKILL)
     assert ended
-    for user in users:
-        user.result(5.0)
+    user.result(5.0)
 
 
 @threads_only
@@ -155,10 +150,7 @@ def test_close_releases_what_is_held_and_ends_everything(
     client.close()
     other.close()
     # A thread that has just made a connection may still be on its way out.
-    assert eventually(
-        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("rlock")],
-        within=1.0,
-    )
+    assert eventually(lambda: not threads(), within=1.0)
 
 
 def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
@@ -192,12 +184,12 @@ def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kin
             assert in_thread(lambda: client.lock("x").acquire(timeout=0.05)) is False
 
     use_and_drop()
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    eventually(lambda: not threads())
     gc.collect()
     before = open_files()
     for _ in range(5):
         use_and_drop()
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("rlock")])
+    eventually(lambda: not threads())
     gc.collect()
     assert eventually(lambda: open_files() <= before + 1, within=5.0), (before, open_files())
 

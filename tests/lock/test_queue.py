@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ import rlock
 import rlock._client.subscriptions
 from rlock import Client
 from rlock._client.calls import Calls
-from rlock._client.engine import client_label
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
@@ -23,7 +23,7 @@ from rlock.rules.quorum import Ballot
 from rlock.rules.timing import QUEUE_TTL_S
 
 from ..servers import Fleet, raw
-from .conftest import WAITER, Child, MakeClient, StartChild, eventually, running
+from .conftest import WAITER, Child, MakeClient, StartChild, eventually, in_background, running
 
 
 def queue_of(client: rlock.Client) -> list[str]:
@@ -72,15 +72,15 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
         with client.lock("x"):
             done.wait(20)
 
-    threads = []
+    waiters: list[Any] = []
     with clients[0].lock("x"):
         for client in clients[1:]:
-            threads.append(threading.Thread(target=wait, args=(client,)))
-            threads[-1].start()
-            assert eventually(lambda: clients[0].status("x").queue_length == len(threads))
+            waiters.append(in_background(partial(wait, client)))
+            assert eventually(lambda: clients[0].status("x").queue_length == len(waiters))
+        first = clients[0].status("x").waiters[0].owner.rpartition(":")[0]
         monkeypatch.setattr(Calls, "call", count)
         clients[0].lock("x").release()
-        assert eventually(lambda: client_label(threads[0].name) in (clients[0].status("x").holder or ""))
+        assert eventually(lambda: first in (clients[0].status("x").holder or ""))
         time.sleep(0.3)
         assert asked == [], "the messages are the grant, so nobody asks"
         clients[0].lock("y").acquire()  # for the `with`
@@ -88,8 +88,8 @@ def test_a_release_wakes_one_waiter_and_the_others_sleep_on(
         clients[0].lock("y").release()
         done.set()
         clients[0].lock("x").acquire()
-    for thread in threads:
-        thread.join(20)
+    for waiter in waiters:
+        waiter.result(20)
 
 
 @pytest.mark.real_masters

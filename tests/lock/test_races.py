@@ -102,13 +102,9 @@ DELAY_MS = 100
 
 def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3: Fleet) -> None:
     """It holds the interpreter's lock: no thread can read until the time of every call is over."""
-    got: list[object] = []
 
     def work(name: str) -> None:
-        try:
-            got.append(client.lock(name).acquire(blocking=False))
-        except rlock.RLockError as error:
-            got.append(error)
+        assert client.lock(name).acquire(blocking=False)
 
     with rlock.Client(masters3.urls, ttl=10.0) as client:
         client.lock("first").acquire()
@@ -118,7 +114,6 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
             with running(*(partial(work, f"{attempt}-{i}") for i in range(3))):
                 time.sleep(DELAY_MS / 4000)
                 ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
-    assert got == [True] * 9
 
 
 #: The files through which a nested acquire and release go.

@@ -36,38 +36,6 @@ def test_readers_go_together_and_keep_a_writer_out(connect: MakeClient) -> None:
     two.reader.release()
 
 
-def test_a_writer_keeps_everybody_out(other: Client, connect: MakeClient) -> None:
-    one = connect().read_write_lock("x")
-    with one.writer:
-        assert not other.read_write_lock("x").reader.acquire(blocking=False)
-        assert not other.read_write_lock("x").writer.acquire(blocking=False)
-        assert not other.lock("x").acquire(blocking=False)
-        assert not in_thread(lambda: one.reader.acquire(blocking=False))
-    with other.lock("x"):
-        assert not one.reader.acquire(blocking=False)
-        assert not one.writer.acquire(timeout=0.05)
-    assert one.reader.acquire(blocking=False)
-
-
-def test_the_reader_has_the_whole_interface_of_a_lock(client: Client) -> None:
-    reader = client.read_write_lock("x").reader
-    with pytest.raises(NotHeldError, match="'x'"):
-        reader.release()
-    with pytest.raises(LeaseLostError):
-        reader.check()
-    with reader, reader:
-        assert (reader.hold_count, reader.is_owned(), reader.name) == (2, True, "x")
-        assert 0 < reader.remaining() <= 3
-        reader.check()
-        assert not reader.lost.is_set()
-        assert reader.fencing_token > 0
-        assert "locked" in repr(reader)
-    assert (reader.hold_count, reader.is_owned(), reader.remaining()) == (0, False, 0.0)
-    assert not reader.locked()
-    with pytest.raises(ValueError, match="timeout"):
-        reader.acquire(blocking=False, timeout=1)
-
-
 def test_a_writer_has_a_higher_token_than_all_before_and_a_reader_that_of_the_last_writer(
     connect: MakeClient,
 ) -> None:
@@ -154,17 +122,6 @@ def test_a_condition_of_a_writer_that_reads_is_refused_before_its_release(connec
     condition = threading.Condition(lock.reader)
     with lock.writer, condition:
         assert not condition.wait(0), "the reader ends and comes back alone"
-
-
-def test_a_reader_inside_the_writer_ends_alone(connect: MakeClient) -> None:
-    lock, other = (connect().read_write_lock("x") for _ in range(2))
-    with lock.writer:
-        with lock.reader, lock.reader:
-            assert lock.reader.is_owned()
-        assert not lock.reader.is_owned()
-        lock.writer.check()
-        assert not other.reader.acquire(blocking=False)
-    assert other.writer.acquire(blocking=False)
 
 
 def test_a_waiting_writer_stops_later_readers_and_then_they_go_together(connect: MakeClient) -> None:

@@ -122,9 +122,7 @@ def test_renewals_are_told_round_by_round(connect3: MakeClient, ledger: Ledger) 
 @threads_only
 def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(connect3: MakeClient, ledger: Ledger) -> None:
     client = connect3(1.0)
-    thread = threading.Thread(target=client.lock("job").acquire)
-    thread.start()
-    thread.join()
+    in_thread(client.lock("job").acquire)
     assert eventually(lambda: ledger.of(Lost))
     assert [event.cause for event in ledger.of(RenewalStopped, Lost)] == ["dead owner", "dead owner"]
 

@@ -11,7 +11,7 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, READERS
 from rlock.rules.tickets import Place
 
-from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Box, Ears
+from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Box
 
 READER = "anna+shared:"
 #: A reader's place; the token with which it asks is another one.
@@ -38,12 +38,12 @@ def leave(box: Box, place: Place) -> None:
 
 
 @pytest.fixture
-def invited(box: Box, ears: Ears) -> Box:
+def invited(box: Box) -> Box:
     """A writer has ended; nobody of the three that it kept waiting has come yet."""
     box.acquire(MINE)
     for place in PLACES:
         assert join(box, place)[0] == -1
-    ears.listen(PLACES[0].waiter)
+    box.listen(PLACES[0].waiter)
     box.hand_on(MINE)
     assert box.content() == ("hash", {READERS: "3"})
     return box
