@@ -33,8 +33,8 @@ class LocalQueue:
         self._mutex = mutex
         self._lines: dict[str, Line] = {}
 
-    def join(self, contender: Contender) -> bool:
-        """Join the line; whether the contender is first. The caller must `leave` in any case."""
+    def enter(self, contender: Contender) -> WaitGenerator[bool]:
+        """Join the line and wait to be first; False: its time is over. The caller must `leave` afterwards."""
         with self._mutex:
             line = self._lines.get(contender.name)
             if line is None:
@@ -47,11 +47,7 @@ class LocalQueue:
             contender.parker = self._runtime.parker()
             line[contender.key] = weakref.ref(contender)
             line.move_to_end(contender.key)
-            return False
-
-    def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
-        """Wait at most ``timeout`` seconds (inf: no limit) until the contender is first; whether it is."""
-        until = self._clock() + timeout
+        until = self._clock() + (contender.until - contender.began_at)
         while True:
             with self._mutex:
                 line = self._lines.get(contender.name, Line())

@@ -7,7 +7,6 @@ kept. So none is lost between the last check and the sleep.
 from __future__ import annotations
 
 from _thread import start_new_thread
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -18,18 +17,15 @@ from ..procedures.port import WaitGenerator
 NO_WAIT: tuple[Any, ...] = ()
 
 
-class Parker(ABC):
+class Parker(Protocol):
     __slots__ = ()
 
-    @abstractmethod
     def wake(self) -> None:
         """Wake the sleeper. Called with the mutex of the state that it waits for."""
 
-    @abstractmethod
     def clear(self) -> None:
         """Forget a wake-up whose reason is known."""
 
-    @abstractmethod
     def park(self, timeout: float) -> WaitGenerator[bool]:
         """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
 
@@ -44,15 +40,12 @@ class Waiter(Protocol):
     def asleep(self) -> bool: ...
 
 
-class Runtime(ABC):
-    @abstractmethod
+class Runtime(Protocol):
     def parker(self) -> Parker: ...
 
-    @abstractmethod
     def sleep(self, seconds: float) -> WaitGenerator[None]:
         """Let so many seconds pass (inf: until an interrupt)."""
 
-    @abstractmethod
     def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
         """Call it every so many seconds until it returns False. Returns its end. RuntimeError: no threads."""
 
@@ -62,5 +55,4 @@ class Runtime(ABC):
         with suppress(RuntimeError):  # no more threads: the lease ends by itself
             start_new_thread(work, ())
 
-    @abstractmethod
     def caller(self) -> object: ...
