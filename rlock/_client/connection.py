@@ -39,8 +39,6 @@ def would_block(error: OSError) -> bool:
 
 
 class PendingCall(Ballot):
-    """A command that was sent to masters, with the ballot of their replies."""
-
     __slots__ = ("deadline", "max_ttl", "over", "parker", "request")
 
     def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
@@ -145,8 +143,6 @@ L = TypeVar("L", bound=Connection)
 
 @dataclass(eq=False)
 class MasterConnection(Generic[L]):
-    """One master: its connection, or why it has none."""
-
     index: int
     endpoint: Any
     connection: L | None = None

@@ -93,8 +93,6 @@ class Inbox:
 
 
 class Subscription:
-    """The channels of one lock on all masters, and the subscribed contenders."""
-
     def __init__(self, name: str, client_id: str, wire: Wire) -> None:
         self.name = name
         #: The lock's channel, then this client's: a master that confirms the second has confirmed both.

@@ -6,15 +6,45 @@ kept. So none is lost between the last check and the sleep.
 
 from __future__ import annotations
 
+import os
+import threading
 from _thread import start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ..procedures.port import WaitGenerator
+from ..procedures.port import T, WaitGenerator
 
 #: ``yield from NO_WAIT`` makes a generator of a method that blocks in place, or does not wait at all.
 NO_WAIT: tuple[Any, ...] = ()
+
+
+#: Calls in threads of their own, by key. Some may have ended.
+RunningCalls = dict[Hashable, "Future[Any]"]
+
+
+def in_thread(calls: RunningCalls, key: Hashable, function: Callable[[], T]) -> Future[T]:
+    """The outcome of a call that may hang. While one with this key runs, its outcome stands for all.
+
+    A daemon thread makes it, and no executor: otherwise the process could not end while a call hangs. Raises
+    RuntimeError if there are no more threads.
+    """
+
+    def work() -> None:
+        try:
+            found.set_result(function())
+        except Exception as error:
+            found.set_exception(error)
+
+    key = os.getpid(), key  # a forked child has none of these threads
+    if (running := calls.get(key)) is not None and not running.done():
+        return running
+    found: Future[T] = Future()
+    found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
+    threading.Thread(target=work, name="rlock-call", daemon=True).start()
+    calls[key] = found  # not before: Ctrl-C would leave it without an outcome, for ever
+    return found
 
 
 class Parker(Protocol):
