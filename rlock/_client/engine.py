@@ -331,8 +331,9 @@ class Engine(Port):
 
     def abandon(self) -> None:
         self.holds.closed = True
-        self.notifications.abandon()
-        self.masters.abandon()
+        # Without the mutexes: a thread that the forked child does not have may have entered them.
+        self.notifications._connections.abandon()
+        self.masters._connections.abandon()
 
 
 def client_label(thread: str) -> str:

@@ -34,7 +34,6 @@ class LocalQueue:
         self._lines: dict[str, Line] = {}
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        """Join the line and wait to be first; False: its time is over. The caller must `leave` afterwards."""
         with self._mutex:
             line = self._lines.get(contender.name)
             if line is None:
@@ -60,7 +59,6 @@ class LocalQueue:
             yield from contender.parker.park(min(remaining_s, recheck_s))
 
     def leave(self, contender: Contender) -> None:
-        """Leave the line; the next owner becomes first. A second call does nothing."""
         contender.is_withdrawn = True
         with self._mutex:
             line = self._lines.get(contender.name, Line())

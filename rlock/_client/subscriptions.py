@@ -52,7 +52,7 @@ class Subscriptions(Notifications, Traffic[L]):
         #: Masters that refuse SUBSCRIBE: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
         self._looks = 0
-        #: What the log has a line of: masters that refused or were silent, and kinds of unknown messages.
+        #: Reported once: masters that refused or were silent, and kinds of unknown messages.
         self._logged: set[object] = set()
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
@@ -174,7 +174,6 @@ class Subscriptions(Notifications, Traffic[L]):
         return not self._connections.is_connecting and all(server.index in answered for server in here)
 
     def after_data(self) -> None:
-        """Pass on hand-offs whose waiters have left, and tell of unknown messages."""
         self._context.pending_events.emit()
         if not self._unclaimed:
             return
@@ -343,7 +342,3 @@ class Subscriptions(Notifications, Traffic[L]):
             stop, self._stop_looking = self._stop_looking, None
         if stop is not None:
             stop()
-
-    def abandon(self) -> None:
-        # In a forked child, where another thread may have had the mutex.
-        self._connections.abandon()
