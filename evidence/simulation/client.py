@@ -9,13 +9,13 @@ parked or subscribes, and now and then by the one that keeps house.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from rlock._client import calls, subscriptions, watchdog
 from rlock._client.connection import MasterConnection, PendingReply
@@ -94,8 +94,8 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
 
     _connections: Connections
 
-    def __init__(self, client: Client, wiring: Wiring) -> None:
-        super().__init__(wiring, client.pass_on)
+    def __init__(self, client: Client, wiring: Wiring, pass_on: Callable[[str, str], object]) -> None:
+        super().__init__(wiring, pass_on)
         self._client = client
 
     def subscribe(self, contender: Contender, timeout: float) -> WaitGenerator[int]:
@@ -184,10 +184,11 @@ class Client(Process, Engine):
         self.kept = (0.0, 0.0)
         #: Only those of its threads that have this in their names; and until when some thread has been kept.
         self.kept_only, self.kept_until = "", 0.0
-        wiring = self._wiring(partial(Connections, self))
-        self.calls, self.subscriptions = Calls(self, wiring), Subscriptions(self, wiring)
+        parts = partial(Calls, self), partial(Subscriptions, self)
+        self._compose(partial(Connections, self), lambda *_: Watchdog(self), *parts)
+        self.calls: Calls = cast("Calls", self.masters)
+        self.subscriptions: Subscriptions = cast("Subscriptions", self.notifications)
         self.commands, self.messages = self.calls._connections, self.subscriptions._connections
-        self._compose(self.calls, self.subscriptions, lambda *_: Watchdog(self))
         self._threads = 0
         if joined:
             self.commands.join()
@@ -252,9 +253,8 @@ class Client(Process, Engine):
     ) -> WaitGenerator[Hold | None]:
         """Acquire, as `Engine.acquire` of rlock/_sync; the hold, or None. ``until`` by the client's clock."""
         key = thread.key
-        hold = self.holds.find(key, options.hold_name)
-        if hold is not None and self.holds.nested(hold):
-            return hold
+        if self.holds.again(key, options):
+            return self.holds.find(key, options.hold_name)
         contender = Contender(key, options, until, self.clock(), self.holds.beside(key, options))
         try:
             got = self.finish(contender, got=(yield from acquire(self, contender)))

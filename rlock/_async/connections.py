@@ -10,9 +10,7 @@ import asyncio
 import math
 import os
 import socket
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -21,7 +19,7 @@ from .._client import connections, endpoints
 from .._client.connection import Connection, MasterConnection
 from .._client.handshake import HandshakeResult
 from .._client.reader import AsyncParser
-from .._client.runtime import Waiter
+from .._client.runtime import RunningCalls, Waiter, in_thread
 from .._client.sentinel import AsyncService
 from ..procedures.port import WaitGenerator
 from .runtime import TWO_PASSES, run
@@ -115,41 +113,19 @@ def _dialling(kind: type[Any]) -> type[Any]:
     )
 
 
+#: The lookups under way, by name and port.
+_lookups: RunningCalls = {}
+
+
 async def _addresses(host: str, port: int, timeout: float) -> list[Any]:
-    """The addresses of a name that is looked up within ``timeout`` seconds."""
     with suppress(OSError):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        return await asyncio.wait_for(_look_up(host, port), timeout)
+        found = in_thread(_lookups, (host, port), look_up)
+        return await asyncio.wait_for(asyncio.wrap_future(found), timeout)
     except TimeoutError:
         raise OSError(f"the name {host} was not looked up within {timeout:g} s") from None
-
-
-#: The lookups under way, by process, name and port.
-_lookups: dict[tuple[int, str, int], Future[Any]] = {}
-
-
-def _look_up(host: str, port: int) -> asyncio.Future[Any]:
-    key = os.getpid(), host, port
-    found: Future[Any] = Future()
-    found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
-    if (known := _lookups.setdefault(key, found)) is not found:
-        return asyncio.wrap_future(known)
-
-    def work() -> None:
-        try:
-            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except Exception as error:
-            found.set_exception(error)
-        finally:
-            del _lookups[key]
-
-    try:
-        threading.Thread(target=work, name="rlock-lookup", daemon=True).start()
-    except BaseException:
-        del _lookups[key]
-        raise
-    return asyncio.wrap_future(found)
 
 
 Server = MasterConnection[StreamConnection]

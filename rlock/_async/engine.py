@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .._client import engine
-from .._client.calls import Calls
 from .._client.engine import client_label
-from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..events import log
 from ..procedures.port import T, WaitGenerator
@@ -25,9 +23,7 @@ from .watchdog import Watchdog
 class Engine(engine.Engine):
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         super().__init__(endpoints, options, clock, Runtime())
-        wiring = self._wiring(Connections)
-        make_watchdog = partial(Watchdog, release_rest=self._let_go)
-        self._compose(Calls(wiring), Subscriptions(wiring, self.pass_on), make_watchdog)
+        self._compose(Connections, partial(Watchdog, release_rest=self._let_go))
         self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 

@@ -312,6 +312,3 @@ class Calls(Pipeline[L], Masters):
         """Close the connections; calls under way end with an error. A second call does nothing."""
         with self._mutex:
             self._connections.close()
-
-    def abandon(self) -> None:
-        self._connections.abandon()

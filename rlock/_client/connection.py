@@ -39,8 +39,6 @@ def would_block(error: OSError) -> bool:
 
 
 class PendingCall(Ballot):
-    """A command that was sent to masters, with the ballot of their replies."""
-
     __slots__ = ("deadline", "max_ttl", "over", "parker", "request")
 
     def __init__(self, request: Request, masters: int, max_ttl: float) -> None:
@@ -91,6 +89,8 @@ class Connection(ABC):
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[PendingReply] = deque()
         self.backlog = bytearray()
+        #: When the first SUBSCRIBE was sent that has no reply: now, and when somebody looked and it was late.
+        self.asked_at = self.overdue_at = math.inf
         #: Whether anything that could be read has arrived since the handshake.
         self.answered = False
         self.ended = False
@@ -143,8 +143,6 @@ L = TypeVar("L", bound=Connection)
 
 @dataclass(eq=False)
 class MasterConnection(Generic[L]):
-    """One master: its connection, or why it has none."""
-
     index: int
     endpoint: Any
     connection: L | None = None

@@ -64,18 +64,20 @@ class Engine(Port):
         self._endpoints = endpoints
         self.timeout = options.lease(None).request_timeout  # seconds, of a request to all masters
 
-    def _wiring(self, connections: Callable[..., Any]) -> Wiring:
-        return Wiring(connections, self._endpoints, self.context, self.timeout, self.runtime)
-
     def _compose(
-        self, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Callable[..., Watchdog]
+        self,
+        connections: Callable[..., Any],
+        watchdog: Callable[..., Watchdog],
+        calls: Callable[[Wiring], Calls[Any]] = Calls,
+        subscriptions: Callable[..., Subscriptions[Any]] = Subscriptions,
     ) -> None:
-        self.masters = masters
-        self.holds = HoldTable(self.clock, self.runtime, masters, self._holding)
+        wiring = Wiring(connections, self._endpoints, self.context, self.timeout, self.runtime)
+        self.masters = calls(wiring)
+        self.notifications = subscriptions(wiring, self.pass_on)
+        self.holds = HoldTable(self.clock, self.runtime, self.masters, self._holding)
         self.under_way = self.holds.under_way
         self._local_queue = LocalQueue(self.runtime, self.clock, self.holds.mutex)
-        self.notifications = notifications
-        self.watchdog = watchdog(self.holds, masters)
+        self.watchdog = watchdog(self.holds, self.masters)
 
     @abstractmethod
     def key(self) -> OwnerKey: ...
@@ -125,9 +127,7 @@ class Engine(Port):
         return Contender(key, options, until, self.clock(), self.holds.beside(key, options))
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
-        if self._local_queue.join(contender):
-            return True
-        return (yield from self._local_queue.wait(contender, contender.until - contender.began_at))
+        return self._local_queue.enter(contender)
 
     def leave(self, contender: Contender) -> None:
         self._local_queue.leave(contender)
@@ -168,7 +168,8 @@ class Engine(Port):
         return held
 
     def taken(self, name: str) -> bool:
-        return self.holds.taken(name)
+        hold = self.holds.by_name.get(name)
+        return hold is not None and self.holds.remaining(hold) > 0.0
 
     def owns(self, contender: Contender) -> bool:
         return self.holds.find(contender.key, contender.options.hold_name) is not None
@@ -330,8 +331,9 @@ class Engine(Port):
 
     def abandon(self) -> None:
         self.holds.closed = True
-        self.notifications.abandon()
-        self.masters.abandon()
+        # Without the mutexes: a thread that the forked child does not have may have entered them.
+        self.notifications._connections.abandon()
+        self.masters._connections.abandon()
 
 
 def client_label(thread: str) -> str:

@@ -102,25 +102,15 @@ class HoldTable:
         self.hear(hold, now, early=True)
         return hold.lease.remaining(now)
 
-    def taken(self, name: str) -> bool:
-        hold = self.by_name.get(name)
-        return hold is not None and self.remaining(hold) > 0.0
-
     def again(self, key: OwnerKey, options: LockOptions) -> bool:
-        """Acquire once more what the owner holds, if it does."""
-        hold = self.find(key, options.hold_name)
-        return hold is not None and self.nested(hold)
-
-    def nested(self, hold: Hold) -> bool:
-        """Acquire once more what the owner holds. Raises `LeaseLostError` after a loss.
-
-        False: a signal handler or a finalizer has released it since the caller found it.
-        """
+        """Acquire once more what the owner holds, if it does. Raises `LeaseLostError` after a loss."""
+        if (hold := self.find(key, options.hold_name)) is None:
+            return False
         if self.state(hold) is LeaseState.LOST:
             raise LeaseLostError(hold.name, hold.reason)
         # No call behind this line: Ctrl-C there would leave an acquire that nobody gives back.
         if hold.count < 1:
-            return False
+            return False  # a signal handler or a finalizer has released it since it was found
         hold.count += 1
         return True
 

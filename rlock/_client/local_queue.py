@@ -33,8 +33,7 @@ class LocalQueue:
         self._mutex = mutex
         self._lines: dict[str, Line] = {}
 
-    def join(self, contender: Contender) -> bool:
-        """Join the line; whether the contender is first. The caller must `leave` in any case."""
+    def enter(self, contender: Contender) -> WaitGenerator[bool]:
         with self._mutex:
             line = self._lines.get(contender.name)
             if line is None:
@@ -47,11 +46,7 @@ class LocalQueue:
             contender.parker = self._runtime.parker()
             line[contender.key] = weakref.ref(contender)
             line.move_to_end(contender.key)
-            return False
-
-    def wait(self, contender: Contender, timeout: float) -> WaitGenerator[bool]:
-        """Wait at most ``timeout`` seconds (inf: no limit) until the contender is first; whether it is."""
-        until = self._clock() + timeout
+        until = self._clock() + (contender.until - contender.began_at)
         while True:
             with self._mutex:
                 line = self._lines.get(contender.name, Line())
@@ -64,7 +59,6 @@ class LocalQueue:
             yield from contender.parker.park(min(remaining_s, recheck_s))
 
     def leave(self, contender: Contender) -> None:
-        """Leave the line; the next owner becomes first. A second call does nothing."""
         contender.is_withdrawn = True
         with self._mutex:
             line = self._lines.get(contender.name, Line())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 
 from ..procedures.contender import Contender, Findings
@@ -94,8 +93,6 @@ class Inbox:
 
 
 class Subscription:
-    """The channels of one lock on all masters, and the subscribed contenders."""
-
     def __init__(self, name: str, client_id: str, wire: Wire) -> None:
         self.name = name
         #: The lock's channel, then this client's: a master that confirms the second has confirmed both.
@@ -177,31 +174,3 @@ class Subscription:
         for token in [token for token, ref in self._contenders.items() if ref() is None]:
             del self._contenders[token]
         return not self._contenders
-
-
-@dataclass
-class SubscribeReplies:
-    """The replies of the masters to SUBSCRIBE, which are due within ``timeout`` seconds."""
-
-    timeout: float
-    refusing: set[int] = field(default_factory=set)  # masters for whose confirmation no waiter waits
-    told: set[int] = field(default_factory=set)  # masters of which the log has a line: they have refused it
-    due: dict[int, float] = field(default_factory=dict)  # when the command was sent whose reply is due
-    overdue: dict[int, float] = field(default_factory=dict)  # those of `due` that were late at the last look
-    silent: set[int] = field(default_factory=set)  # masters that have not replied in time
-    looks: int = 0
-
-    def refuse(self, master: int) -> bool:
-        """Note that a master refuses; whether the log has no line about it."""
-        self.due.pop(master, None)
-        self.refusing.add(master)
-        news = master not in self.told
-        self.told.add(master)
-        return news
-
-    def late(self, now: float) -> dict[int, float]:
-        """The connections in `due` that were late at two looks: an event loop reads late."""
-        self.looks += 1
-        before = self.overdue
-        self.overdue = {i: at for i, at in self.due.items() if now - at > self.timeout}
-        return {i: at for i, at in self.overdue.items() if before.get(i) == at}

@@ -6,30 +6,56 @@ kept. So none is lost between the last check and the sleep.
 
 from __future__ import annotations
 
+import os
+import threading
 from _thread import start_new_thread
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ..procedures.port import WaitGenerator
+from ..procedures.port import T, WaitGenerator
 
 #: ``yield from NO_WAIT`` makes a generator of a method that blocks in place, or does not wait at all.
 NO_WAIT: tuple[Any, ...] = ()
 
 
-class Parker(ABC):
+#: Calls in threads of their own, by key. Some may have ended.
+RunningCalls = dict[Hashable, "Future[Any]"]
+
+
+def in_thread(calls: RunningCalls, key: Hashable, function: Callable[[], T]) -> Future[T]:
+    """The outcome of a call that may hang. While one with this key runs, its outcome stands for all.
+
+    A daemon thread makes it, and no executor: otherwise the process could not end while a call hangs. Raises
+    RuntimeError if there are no more threads.
+    """
+
+    def work() -> None:
+        try:
+            found.set_result(function())
+        except Exception as error:
+            found.set_exception(error)
+
+    key = os.getpid(), key  # a forked child has none of these threads
+    if (running := calls.get(key)) is not None and not running.done():
+        return running
+    found: Future[T] = Future()
+    found.set_running_or_notify_cancel()  # a task that is cancelled must not end it for the others
+    threading.Thread(target=work, name="rlock-call", daemon=True).start()
+    calls[key] = found  # not before: Ctrl-C would leave it without an outcome, for ever
+    return found
+
+
+class Parker(Protocol):
     __slots__ = ()
 
-    @abstractmethod
     def wake(self) -> None:
         """Wake the sleeper. Called with the mutex of the state that it waits for."""
 
-    @abstractmethod
     def clear(self) -> None:
         """Forget a wake-up whose reason is known."""
 
-    @abstractmethod
     def park(self, timeout: float) -> WaitGenerator[bool]:
         """Sleep until a wake-up, at most ``timeout`` seconds (inf: no limit); whether one came."""
 
@@ -44,15 +70,12 @@ class Waiter(Protocol):
     def asleep(self) -> bool: ...
 
 
-class Runtime(ABC):
-    @abstractmethod
+class Runtime(Protocol):
     def parker(self) -> Parker: ...
 
-    @abstractmethod
     def sleep(self, seconds: float) -> WaitGenerator[None]:
         """Let so many seconds pass (inf: until an interrupt)."""
 
-    @abstractmethod
     def repeat(self, seconds: float, function: Callable[[], bool]) -> Callable[[], None]:
         """Call it every so many seconds until it returns False. Returns its end. RuntimeError: no threads."""
 
@@ -62,5 +85,4 @@ class Runtime(ABC):
         with suppress(RuntimeError):  # no more threads: the lease ends by itself
             start_new_thread(work, ())
 
-    @abstractmethod
     def caller(self) -> object: ...

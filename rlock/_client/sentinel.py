@@ -6,9 +6,7 @@ the others names the old primary for ever. So rlock asks all of them, and the ne
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from functools import partial
@@ -17,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from ..rules.replies import text
 from .libraries import errors
+from .runtime import RunningCalls, in_thread
 
 #: A group's scheme, and the scheme of its servers.
 SCHEMES = {
@@ -79,7 +78,7 @@ class Service:
         self.service_name = name
         self.sentinels = sentinels  # an endpoint for each
         self._error = error
-        self._asking: dict[tuple[int, int], Future[Any]] = {}  # by process: a fork has no threads
+        self._asking: RunningCalls = {}
 
     def newest(self, answers: Sequence[Any]) -> tuple[str, int]:
         """The address in the newest of the answers. Raises redis-py's error if there is none."""
@@ -103,17 +102,13 @@ class Service:
         return self.newest([each.result() if each.done() else LATE for each in asked])
 
     def _question(self, i: int) -> Future[Any]:
-        found = self._asking.get(key := (os.getpid(), i))
-        if found is None or found.done():  # otherwise a name that hangs would take a thread more each time
-            connection, found = self.sentinels[i].connection(SENTINEL_S), Future()
-            answer = partial(lambda found: found.set_result(self._ask(connection)), found)
-            try:
-                # A daemon, and no executor: otherwise the process could not end while one is down.
-                threading.Thread(target=answer, daemon=True).start()
-                self._asking[key] = found  # not before: Ctrl-C would leave it without an answer, for ever
-            except RuntimeError:  # there are no more threads
-                answer()
-        return found
+        answer = partial(self._ask, self.sentinels[i].connection(SENTINEL_S))
+        try:
+            return in_thread(self._asking, i, answer)
+        except RuntimeError:  # there are no more threads
+            found: Future[Any] = Future()
+            found.set_result(answer())
+            return found
 
     def _ask(self, connection: Any) -> Any:
         try:

@@ -28,7 +28,7 @@ from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
 from .connection import L, MasterConnection, Traffic
 from .connections import Connections, Wiring, broken
-from .notifications import Inbox, SubscribeReplies, Subscription
+from .notifications import Inbox, Subscription
 
 #: How often somebody looks which subscriptions are no longer needed.
 LOOK_S = 0.5
@@ -48,9 +48,12 @@ class Subscriptions(Notifications, Traffic[L]):
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
-        self._replies = SubscribeReplies(wiring.timeout)
-        #: The kinds of unknown messages of which the log has a line.
-        self._logged: set[str] = set()
+        self._timeout = wiring.timeout
+        #: Masters that refuse SUBSCRIBE: no waiter waits for their confirmation.
+        self._refusing: set[int] = set()
+        self._looks = 0
+        #: Reported once: masters that refused or were silent, and kinds of unknown messages.
+        self._logged: set[object] = set()
         #: Ends the calls of `_look`; None: there are none.
         self._stop_looking: Callable[[], None] | None = None
         self._connections: Connections[L] = wiring.connections(wiring, self._mutex, self, subscriber=True)
@@ -164,14 +167,13 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._connections.wake_reader(inbox)
 
     def _settled(self, found: Subscription) -> bool:
-        servers, answered = self._connections.servers, found.confirmed | self._replies.refusing
+        servers, answered = self._connections.servers, found.confirmed | self._refusing
         if self._connections.closed or len(found.confirmed) >= self._context.quorum:
             return True
         here = [server for server in servers if server.connection is not None]
         return not self._connections.is_connecting and all(server.index in answered for server in here)
 
     def after_data(self) -> None:
-        """Pass on hand-offs whose waiters have left, and tell of unknown messages."""
         self._context.pending_events.emit()
         if not self._unclaimed:
             return
@@ -210,7 +212,6 @@ class Subscriptions(Notifications, Traffic[L]):
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
             self._connections.disconnect()
-            self._replies.due.clear()
             return False
         for server in self._connections.servers:
             connection, primary = server.connection, self._context.primaries.get(server.index, "")
@@ -224,40 +225,45 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def _drop_silent(self, now: float) -> None:
         """Drop the connections without a reply in time. Now and then all masters have to confirm again."""
-        replies, late = self._replies, self._replies.late(now)
         for server in self._connections.servers:
-            if server.connection is not None and (at := late.get(server.index)) is not None:
-                text = f"no reply to SUBSCRIBE for {now - at:.3g} s: connecting again"
-                news = server.index not in replies.silent
-                replies.silent.add(server.index)
-                failed = MasterFailed(server.endpoint.label, "silent", text, news, connected=True)
-                self._context.pending_events.add(failed)
-                self._connections.drop(server, broken(text))
-        if replies.looks % PROBE_LOOKS == 0:
+            connection = server.connection
+            if connection is None or now - connection.asked_at <= self._timeout:
+                continue
+            if connection.overdue_at != connection.asked_at:
+                connection.overdue_at = connection.asked_at  # late at one look: an event loop reads late
+                continue
+            text = f"no reply to SUBSCRIBE for {now - connection.asked_at:.3g} s: connecting again"
+            news = self._is_news(("silent", server.index))
+            failed = MasterFailed(server.endpoint.label, "silent", text, news, connected=True)
+            self._context.pending_events.add(failed)
+            self._connections.drop(server, broken(text))
+        self._looks += 1
+        if self._looks % PROBE_LOOKS == 0:
             self._send_all(encode(("SUBSCRIBE", *next(iter(self._by_name.values())).names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
             connection.reader.feed(data)
         while server.connection is connection and (message := connection.reader.gets()) is not False:
+            if type(message) is not list or message[:1] != [b"message"]:
+                connection.asked_at = math.inf  # it is a reply
             self._receive(server, message)
 
     def _receive(self, server: MasterConnection[L], message: Any) -> None:
         if isinstance(message, hiredis.ReplyError):
-            if self._replies.refuse(server.index):
+            self._refusing.add(server.index)
+            if self._is_news(("refuses", server.index)):
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         if type(message) is not list or len(message) != 3 or type(message[1]) is not bytes:
             self._connections.drop(server, broken(f"an answer that nobody asked for: {message!r:.80}"))
             return
-        kind, channel, payload = message[0], message[1], message[2]
-        if kind != b"message":
-            self._replies.due.pop(server.index, None)
+        kind, channel, payload = message
         if (found := self._by_channel.get(channel)) is None:
             return
         if channel == found.client and kind == b"subscribe":
-            news = server.index in self._replies.silent
-            self._replies.silent.discard(server.index)
+            news = ("silent", server.index) in self._logged
+            self._logged.discard(("silent", server.index))
             self._context.pending_events.add(MasterAnswers(server.endpoint.label, news, messages=True))
             for each in [found, *self._sharing(found)]:
                 each.confirm(server.index)
@@ -288,13 +294,17 @@ class Subscriptions(Notifications, Traffic[L]):
 
     def _ignore(self, server: MasterConnection[L], found: Subscription, kind: str, message: Any) -> None:
         """Count a message that no client of rlock sends; its sender may be any program."""
-        start, news = repr(message[:60] if type(message) is bytes else message), kind not in self._logged
-        self._logged.add(kind)
+        start, news = repr(message[:60] if type(message) is bytes else message), self._is_news(kind)
         unknown = UnknownMessage(server.endpoint.label, found.name, kind, start, news)
         self._context.pending_events.add(unknown)
 
+    def _is_news(self, state: object) -> bool:
+        news = state not in self._logged
+        self._logged.add(state)
+        return news
+
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
-        self._replies.refusing.discard(server.index)
+        self._refusing.discard(server.index)
         for found in self._by_name.values():
             self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:
@@ -308,7 +318,7 @@ class Subscriptions(Notifications, Traffic[L]):
     def _send(self, server: MasterConnection[L], connection: L, packed: bytes) -> None:
         if server.connection is not connection:
             return  # the command before this one broke it
-        self._replies.due.setdefault(server.index, self._context.clock())
+        connection.asked_at = min(connection.asked_at, self._context.clock())
         try:
             if connection.send(packed):
                 self._connections.hold_back(connection)
@@ -316,7 +326,6 @@ class Subscriptions(Notifications, Traffic[L]):
             self._connections.fail(server, error)
 
     def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
-        self._replies.due.pop(server.index, None)
         for found in self._by_name.values():
             found.lose(server.index)
         if self._by_name:
@@ -333,7 +342,3 @@ class Subscriptions(Notifications, Traffic[L]):
             stop, self._stop_looking = self._stop_looking, None
         if stop is not None:
             stop()
-
-    def abandon(self) -> None:
-        # In a forked child, where another thread may have had the mutex.
-        self._connections.abandon()

@@ -12,9 +12,7 @@ from contextlib import suppress
 from typing import ClassVar
 
 from .._client import engine
-from .._client.calls import Calls
 from .._client.engine import client_label
-from .._client.subscriptions import Subscriptions
 from ..clock import Clock
 from ..procedures.port import T, WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
@@ -34,8 +32,7 @@ class Engine(engine.Engine):
         super().__init__(endpoints, options, clock, Runtime())
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
-        wiring = self._wiring(Connections)
-        self._compose(Calls(wiring), Subscriptions(wiring, self.pass_on), Watchdog)
+        self._compose(Connections, Watchdog)
         self._local = threading.local()
 
     def key(self) -> OwnerKey:

@@ -29,8 +29,6 @@ _RELEASED = Vote(Code.YES, ttl_ms=0)
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """A script with its keys and arguments, and how to read the reply."""
-
     script: Script
     words: tuple[str, ...]  # the number of keys, the keys, and the arguments of the template
     changing: tuple[str, ...]  # the last arguments

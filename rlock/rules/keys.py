@@ -69,7 +69,6 @@ def hold_name(name: str, shared: bool) -> str:
 
 
 def lock_name(name: str) -> str:
-    """The name of the lock of a hold."""
     return name.removeprefix(_READER_OF)
 
 

@@ -72,23 +72,22 @@ def decode_one(reply: Any) -> Vote:
     kinds = _kinds(reply)
     if kinds[:1] != (int,) or reply[0] not in _CODES:
         return _no_vote(reply)
+    note, ticket, time_us, queued = None, 0, 0, 0
     if kinds == _ACQUIRED:
         code, holder, count, ttl_ms, ticket, time_us, token, note, queued = reply
-        if not 0 <= token <= MAX_TOKEN:
-            return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
-        holder, note = holder.decode("utf-8", "replace"), note.decode("utf-8", "replace")
-        if code == _FOREIGN and not is_lock(holder, count):
-            return Vote(Code.NOT_A_LOCK, note=note)
-        # By position: keywords take twice as long, on the path of each acquire.
-        queue = Queue(queued) if queued else NO_QUEUE
-        return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queue, token, note)
-    if kinds == _RELEASED:
+        note = note.decode("utf-8", "replace")
+    elif kinds == _RELEASED:
         code, holder, count, ttl_ms, token = reply
-        if not 0 <= token <= MAX_TOKEN:
-            return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
-        holder = holder.decode("utf-8", "replace")
-        return Vote(code, holder, count, ttl_ms, None, (), 0, 0, NO_QUEUE, token)
-    return _no_vote(reply)
+    else:
+        return _no_vote(reply)
+    if not 0 <= token <= MAX_TOKEN:
+        return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
+    holder = holder.decode("utf-8", "replace")
+    if note is not None and code == _FOREIGN and not is_lock(holder, count):
+        return Vote(Code.NOT_A_LOCK, note=note)
+    # By position: keywords take twice as long, on the path of each acquire.
+    queue = Queue(queued) if queued else NO_QUEUE
+    return Vote(code, holder, count, ttl_ms, None, (), ticket, time_us, queue, token, note)
 
 
 def decode_handshake(reply: Any) -> Vote:

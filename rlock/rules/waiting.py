@@ -28,8 +28,6 @@ class Stage(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What takes a contender from one stage to another."""
-
     __hash__ = object.__hash__
     SUBSCRIBE = "subscribe"  # it asks the masters for their messages
     CONFIRMED = "confirmed"  # a quorum of them sends messages from now on
@@ -50,8 +48,6 @@ STAGES: dict[tuple[Stage, Step], Stage] = {
 
 
 class LostRound(NamedTuple):
-    """A round that a contender did not win."""
-
     ballot: Ballot
     verdict: Verdict
     stage: Stage

@@ -152,7 +152,7 @@ class Watchdog(watchdog.Watchdog):
     def __init__(self, clock: Callable[[], float]) -> None:
         self.woken: list[float] = []
         parker = SimpleNamespace(wake=lambda: self.woken.append(clock()))
-        self.table = HoldTable(clock, SimpleNamespace(parker=lambda: parker), NO_MASTERS, int)  # type: ignore[arg-type]
+        self.table = HoldTable(clock, SimpleNamespace(parker=lambda: parker), NO_MASTERS, int)
         super().__init__(self.table, NO_MASTERS)
 
     def _start(self) -> None: ...
