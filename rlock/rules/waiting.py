@@ -5,7 +5,7 @@ the first round after a quorum has confirmed the subscription: a client that can
 not stand in the way of others. It waits from the moment at which it knows its ticket.
 
 After each round that was not won, `next_move` takes the first row of `MOVES` whose condition holds. The
-diagrams in docs/ and the exhaustive test (tests/core/test_waiting_table.py) come out of these tables.
+diagrams in docs/ and the exhaustive test (tests/core/test_quorum.py) come out of these tables.
 """
 
 from __future__ import annotations
