@@ -163,7 +163,8 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     def close(self) -> None:
         """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.
 
-        A second call does nothing, or the rest after Ctrl-C. The end of the process closes every client.
+        It waits for calls of `on_lost` that are due, up to a second. A second call does nothing, or the rest
+        after Ctrl-C. The end of the process closes every client.
         """
         self._closed = True  # first: an engine that is made meanwhile is closed at once
         engine = self._here()

@@ -35,8 +35,12 @@ class Watchdog(watchdog.Watchdog):
     def stop(self) -> None:
         with self._mutex:
             self.stopped = True
-            thread = self._thread
             self._parker.wake()
+        self._await(self._thread)
+        self._await(self._callback_thread)  # the watchdog may have started it just now
+
+    @staticmethod
+    def _await(thread: threading.Thread | None) -> None:
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
