@@ -172,11 +172,11 @@ def busy(masters: list[str]) -> Done:
 
 
 def lost(masters: list[str], *words: str, script: str = "echo ready; sleep 30") -> Done:
-    """A run of a script, whose lock is evicted as soon as it has said that it is ready."""
+    """A run of a script, whose last lock is evicted as soon as it has said that it is ready."""
     process = begin("run", *words, "job", "--", "sh", "-c", script, masters=masters, RLOCK_TTL="1")
     assert line(process) == "ready\n"
     with library.Client(masters) as operator:
-        operator.evict("job")
+        operator.evict("other" if "other" in words else "job")
     return Done(*ended(process))
 
 
@@ -263,8 +263,10 @@ def test_json_tells_what_happened_on_stderr_one_object_a_line(masters3: Fleet) -
     assert (told["event"], told["outcome"]) == ("not_acquired", "busy")
     assert told["holder"]
     assert told["waited"] >= 0.2
-    rows = [json.loads(line) for line in lost(masters3.urls, "--json").err.splitlines()]
-    assert [row["event"] for row in rows if row["event"] != "log"] == ["acquired", "lost", "ended"]
+    rows = [json.loads(line) for line in lost(masters3.urls, "--json", "--also", "other").err.splitlines()]
+    rows = [row for row in rows if row["event"] != "log"]
+    assert [row["event"] for row in rows] == ["acquired", "lost", "ended"]
+    assert rows[1]["name"] == "other"
     assert rows[-1]["exit_status"] == 76
 
 
