@@ -258,7 +258,8 @@ class Oracles:
         for host in self.world.hosts:
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
-                blocked += dead and token not in self._was_given_to_the_dead
+                # The release of a lock that is kept may come late, and so may its end.
+                blocked += token in self.referee.kept or (dead and token not in self._was_given_to_the_dead)
         return len(self.world.hosts) - blocked >= self.quorum
 
     def _is_held_up(self) -> bool:
