@@ -7,12 +7,12 @@ from collections.abc import Generator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import calls, engine, notifications, pipeline, subscriptions
+from rlock._client import calls, engine, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire, release
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Masters, Port
-from rlock.rules import commands, scripts
+from rlock.rules import commands
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire, holder_identity, waiter_name
 from rlock.testing.memory.masters import Master
@@ -122,12 +122,11 @@ def kept_by_a_lost_hold(genuine: Any, self: Any, name: str, token: str) -> None:
         genuine(self, name, token)
 
 
-@bug("place sent by its source", "4.4")
-@around(pipeline.Pipeline, "_send_script")
-def place_behind_its_release(genuine: Any, self: Any, server: Any, pending: Any) -> None:
+@bug("place by its hash", "4.4")
+@around(commands, "wait")
+def place_by_its_hash(genuine: Any, *places: Any) -> Any:
     """After SCRIPT FLUSH a place was refused, and sent again behind the release of its owner. The next
     release handed the lock to it: it was free for a second, and others waited."""
-    if pending.command.script is scripts.WAIT:
-        self._post(server, pending, encode(pending.command.by_source()))
-    else:
-        genuine(self, server, pending)
+    command = genuine(*places)
+    command.packed = encode(command.by_sha())
+    return command

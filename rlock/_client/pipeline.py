@@ -87,9 +87,9 @@ class Pipeline(Traffic[L]):
     def _send_script(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """The master does not have the script of a command."""
         call, command = pending.call, pending.command
-        over = command.script is scripts.WAIT if call is None else call.over or call.settled
-        if over and command.script in scripts.LEASING:
-            # Only load it for later calls: behind the release of its owner, its vote or its place would stay.
+        if command.script in scripts.LEASING and call is not None and (call.over or call.settled):
+            # Only load it for later calls. The release of this acquire may have passed already, and the vote
+            # would stand until its lease ends.
             load = encode(("SCRIPT", "LOAD", command.script.source))
             self._post(server, PendingReply(None, command, pending.sent_at, pending.sent_at), load)
         else:

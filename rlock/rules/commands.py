@@ -185,11 +185,17 @@ def _command(
 
 
 def wait(*places: Place) -> Command:
-    """Keep places in the queue of one lock, and ask who holds it."""
+    """Keep places in the queue of one lock, and ask who holds it.
+
+    By source: after SCRIPT FLUSH a second delivery could come behind the release of an owner, and its place
+    would stay.
+    """
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
     if any(is_shared(place.owner) for place in places):
         words.append(OWN.channel(name))
-    return _command(scripts.WAIT, (name, queue(name)), (_QUEUE_MS, *words), replies.decode_wait)
+    words = ["2", name, queue(name), _QUEUE_MS, *words]
+    packed = encode(("EVAL", scripts.WAIT.source, *words))
+    return Command(scripts.WAIT, tuple(words), (), packed, decode=replies.decode_wait)
 
 
 #: The name of a lock, its owner, the hold count, and the fencing token.

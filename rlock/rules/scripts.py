@@ -58,5 +58,5 @@ OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)
 ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE, TRANSFER, READERS)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE, TRANSFER)
-#: Late, behind its undo, one of these would write a lease or a place that nobody gives back.
-LEASING = (ACQUIRE, TRANSFER, WAIT)
+#: Late, behind its undo, one of these would write a lease that nobody gives back.
+LEASING = (ACQUIRE, TRANSFER)
