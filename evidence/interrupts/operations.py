@@ -23,7 +23,7 @@ async def acquire(scene: Scene) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def first_use(scene: Scene) -> AsyncIterator[Call]:
-    """The first use of a client, which connects: in a task in some cancellations."""
+    """The first use of a client. It connects, which takes some turns of the event loop."""
     await call(scene.client.close)
     for master in scene.masters if scene.tasks else ():
         _connects_slowly(master)

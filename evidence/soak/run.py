@@ -32,7 +32,7 @@ from .field import Crew, Field, Fleet
 from .worker import COUNTERS, Setup
 
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
-#: The faults that ``all`` means. The other one is for `--counter`.
+#: The faults of a run without ``--faults``. `freeze-half` is for `--counter`.
 ALL = tuple(name for name in FAULTS if name != "freeze-half")
 #: Faults of a single master, by which the others lose nothing.
 ONE_MASTER = ("kill", "disk")

@@ -166,6 +166,18 @@ def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: floa
     assert calls.connection(0).expected_end != end or age_s < FULL, "a note that changed is compared away"
 
 
+def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_compared() -> None:
+    """Otherwise two masters that forgot a lease of a minute would grant it again after ten seconds."""
+    calls = connected(age_s=FULL + 1)
+    calls.cut(2)
+    calls.servers[2].note = note("r2", FULL + 1, 60_000)
+    calls.reconnect()
+    assert calls.guard.max_ttl == 60.0
+    ballot = calls.acquire(settle=Settle.ALL)
+    assert ballot.granted == 0
+    assert all(vote.guarded for vote in ballot.votes.values())
+
+
 def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     """It may be the one that knows of a lease."""
     calls = unused()
