@@ -79,7 +79,7 @@ if readers then
     now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
     reading = holder == READERS
     again = (fields == 0 or reading) and (redis.call('zscore', readers, owner) or -1) + 0 >= now_ms
-    -- It was invited: a writer that came since, at an earlier ticket, is not ahead of it.
+    -- This reader was invited: a writer that came since, at an earlier ticket, is not ahead of it.
     came = reading and held > 0 and not again and rank == 'kept' and not redis.pcall('zscore', queue, waiter)
     -- Otherwise readers that come and go would keep the writers out for ever.
     local asks = not again and not came and (fields == 0 or reading)

@@ -36,9 +36,9 @@ for i = 1, math.floor((#ARGV - 1) / 2) do
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
         local reads = holder == READERS and held > 0 and string.find(waiter, '+shared:', 1, true)
         if reads and not redis.pcall('zscore', queue, waiter) then
-            joins = true -- it was invited, and does not know it yet
-        -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
+            joins = true -- this reader was invited, and does not know it yet
         elseif
+            -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
             type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table'
             and type(redis.pcall('pexpire', queue, queue_ms)) == 'table'
         then

@@ -317,7 +317,7 @@ class Client(Process, Engine):
             try:
                 held, began = self.world.referee.held(name), self.events.now
                 if not (yield from locked(self.masters, name, self.timeout)):
-                    self.world.referee.free(name, held, self.events.now - began)
+                    self.world.referee.free(self, name, held, self.events.now - began)
                 yield from sleep(self.random.uniform(0.0, 0.5))
             except (RLockError, KeyboardInterrupt) as error:
                 if type(error) is RLockError and not self.holds.closed:

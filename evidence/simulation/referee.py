@@ -141,14 +141,16 @@ class Referee:
         valid = self._valid.get(name, [])
         return {hold.owner for who, hold in valid if _valid(who, hold)}
 
-    def free(self, name: str, before: set[str], took: float) -> None:
+    def free(self, client: Client, name: str, before: set[str], took: float) -> None:
         """A client was told that nobody holds it: then nobody did so from before it asked until now.
 
-        Except with a lease that is shorter than its question.
+        Except with a lease that is shorter than its question, or longer than all that it has heard of.
         """
-        short = {hold.owner for _, hold in self._valid.get(name, []) if hold.lease.ttl <= took}
-        for owner in before & self.held(name) - self.evicted - short:
-            self.accuse(name, owner, "", "called free while it was held")
+        longest = client.context.guard.max_ttl
+        for _, hold in self._valid.get(name, []):
+            owner, ttl = hold.owner, hold.lease.ttl
+            if owner in before & self.held(name) - self.evicted and took < ttl <= longest:
+                self.accuse(name, owner, "", "called free while it was held")
 
     def finish(self) -> None:
         """No lease that seemed to be over has turned out to be valid while another one was."""

@@ -76,7 +76,7 @@ def close(
                 _report_losses(holds, watchdog, now)
                 watchdog.stop()
         finally:
-            holds.closer = None  # last: until then another thread's call has nothing to do
+            holds.closer = None  # last: otherwise another thread's call would close everything again
 
 
 def _report_losses(holds: HoldTable, watchdog: Watchdog, now: float) -> None:

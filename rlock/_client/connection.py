@@ -89,7 +89,7 @@ class Connection(ABC):
         #: Commands whose replies are due, in order. A subscriber connection has none.
         self.pending: deque[PendingReply] = deque()
         self.backlog = bytearray()
-        #: When the first SUBSCRIBE was sent that has no reply: now, and when somebody looked and it was late.
+        #: When the oldest SUBSCRIBE or UNSUBSCRIBE without a reply was sent; the same, once it was late.
         self.asked_at = self.overdue_at = math.inf
         #: Whether anything that could be read has arrived since the handshake.
         self.answered = False

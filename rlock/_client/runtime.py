@@ -34,7 +34,7 @@ def in_thread(calls: RunningCalls, key: Hashable, function: Callable[[], T]) -> 
     def work() -> None:
         try:
             found.set_result(function())
-        except Exception as error:
+        except BaseException as error:  # otherwise all later calls with this key would wait for it
             found.set_exception(error)
 
     key = os.getpid(), key  # a forked child has none of these threads

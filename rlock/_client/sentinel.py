@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -102,7 +101,9 @@ class Service:
         return self.newest([each.result() if each.done() else LATE for each in asked])
 
     def _question(self, i: int) -> Future[Any]:
-        answer = partial(self._ask, self.sentinels[i].connection(SENTINEL_S))
+        def answer() -> Any:
+            return self._ask(self.sentinels[i].connection(SENTINEL_S))
+
         try:
             return in_thread(self._asking, i, answer)
         except RuntimeError:  # there are no more threads

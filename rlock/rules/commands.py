@@ -178,24 +178,22 @@ def _command(
     decode: Callable[[Any], Vote] = replies.decode_one,
     echo: str | None = None,
     unwritten: str = "",
+    *,
+    by_source: bool = False,
 ) -> Command:
+    """``by_source``: it must not come late, so a master without the script is not asked a second time."""
     words = (str(len(keys)), *keys, *arguments)
-    packed = encode(("EVALSHA", script.sha, *words))
+    packed = encode(("EVAL", script.source, *words) if by_source else ("EVALSHA", script.sha, *words))
     return Command(script, words, (), packed, echo, decode=decode, unwritten=unwritten)
 
 
 def wait(*places: Place) -> Command:
-    """Keep places in the queue of one lock, and ask who holds it.
-
-    By source: after SCRIPT FLUSH a second delivery could come behind the release of an owner, and its place
-    would stay.
-    """
+    """Keep places in the queue, and ask who holds the lock. Behind its owner's release a place would stay."""
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
     if any(is_shared(place.owner) for place in places):
         words.append(OWN.channel(name))
-    words = ["2", name, queue(name), _QUEUE_MS, *words]
-    packed = encode(("EVAL", scripts.WAIT.source, *words))
-    return Command(scripts.WAIT, tuple(words), (), packed, decode=replies.decode_wait)
+    keys, words = (name, queue(name)), [_QUEUE_MS, *words]
+    return _command(scripts.WAIT, keys, words, replies.decode_wait, by_source=True)
 
 
 #: The name of a lock, its owner, the hold count, and the fencing token.
@@ -247,11 +245,10 @@ def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
-    """Prolong the grant of a hand-off with this token. By source: after SCRIPT FLUSH nobody repeats it."""
-    keys = (name, fence_key(name), *_note(guarded))
-    words = (str(len(keys)), *keys, str(lease_ms), str(token), owner)
-    packed = encode(("EVAL", scripts.CONFIRM.source, *words))
-    return Command(scripts.CONFIRM, words, (), packed, owner, decode=partial(replies.decode_batch, locks=1))
+    """Prolong the grant of a hand-off with this token. A stopped process repeats nothing in time."""
+    keys, words = (name, fence_key(name), *_note(guarded)), (str(lease_ms), str(token), owner)
+    decode = partial(replies.decode_batch, locks=1)
+    return _command(scripts.CONFIRM, keys, words, decode, owner, by_source=True)
 
 
 def transfer(

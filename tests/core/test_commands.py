@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from rlock.procedures.port import new_owner
-from rlock.rules import commands
+from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command, encode
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
@@ -26,6 +26,8 @@ NAMES = (
     "100%",
     "%b of %s, %%b",
 )
+#: Sent with their text: no master may ask for it.
+BY_SOURCE = (scripts.WAIT, scripts.CONFIRM)
 OWNERS = ("host/1/MainThread:" + "0" * 32, "höst/1/Köln:" + "a" * 32)
 
 
@@ -33,10 +35,11 @@ def check(command: Command) -> None:
     """A server reads its words, and nothing behind them."""
     reader = hiredis.Reader(encoding="utf-8")
     reader.feed(command.packed)
-    assert tuple(reader.gets()) == command.by_sha()
+    words = command.by_source() if command.script in BY_SOURCE else command.by_sha()
+    assert tuple(reader.gets()) == words
     assert reader.gets() is False
     assert command.by_source()[2:] == command.by_sha()[2:]
-    assert command.packed == encode(command.by_sha())
+    assert command.packed == encode(words)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,6 +60,7 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
         check(commands.evict(wire, name, owner, 20.0))
         check(commands.hand_over(wire, owner, "", where, owner, barging=True, token=7))
     check(commands.wait(where))
+    check(commands.confirm(name, owner, 9_000, 7))
     check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))
     check(commands.status(name))
 

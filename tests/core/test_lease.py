@@ -176,6 +176,24 @@ def test_a_sleeping_watchdog_renews_a_new_hold_in_the_first_half_of_its_lease(tt
         assert renewed_at - now <= renew_period(ttl) * 5 / 4 + 1e-9 < math.inf
 
 
+def test_the_watchdog_ends_soon_behind_the_last_hold() -> None:
+    now = [1.0]
+    dog, hold = Watchdog(lambda: now[0]), a_hold("x", 1.0, 9.0)
+    dog.table.add(hold)
+    dog.watch(hold)
+    now[0] += FILL_UP_S
+    assert dog._take_due() == [hold]
+    dog._schedule.renew(hold, now[0])
+    assert dog._take_due() == []
+    assert dog._wake_at == hold.renewal.due_at > 3.0
+    dog.woken.clear()
+    dog.table.remove(hold)
+    assert dog.woken == now
+    assert dog._take_due() == []
+    now[0] += LINGER_S
+    assert dog._take_due() is None
+
+
 def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
     now, told = [8.0], []
 

@@ -228,7 +228,8 @@ WHOLE = (
 
 
 def test_the_page_shows_urls_and_clients_that_can_be_used() -> None:
-    exec("".join(marked(DOCS / "howto" / "sentinel.md", "tests/groups/test_groups.py")), {})
+    first, second = marked(DOCS / "howto" / "sentinel.md", "tests/groups/test_groups.py")
+    exec(first + second, {})
 
 
 @pytest.mark.parametrize("kind", [Endpoint, AsyncEndpoint])
