@@ -67,12 +67,7 @@ def _looking(kind: type[Any], method: str, look_at: Callable[..., None]) -> None
     setattr(kind, method, call)
 
 
-def _look_into_output(found: tuple[Any, Any], process: subprocess.Popen[Any], *_: Any) -> None:
-    for text in found:
-        look(text, f"the output of {str(process.args)[:100]}")
-
-
-def _look_into_error(_: object, __: object, ___: object, error: BaseException | None, *____: object) -> None:
+def _look_into_error(error: BaseException | None, *_: object) -> None:
     look("".join(traceback.format_exception(error)) if error else "", "an error")
 
 
@@ -84,10 +79,10 @@ def _make(kind: type[RLockError], *args: Any, **options: Any) -> RLockError:
 def pytest_configure() -> None:
     for name in ("rlock", "asyncio"):
         logging.getLogger(name).addFilter(_look_into_record)
-    _looking(subprocess.Popen, "communicate", _look_into_output)
+    _looking(subprocess.Popen, "communicate", lambda found, *_: look("".join(map(str, found)), "some output"))
     _looking(CliRunner, "invoke", lambda result, *_: look(result.output, "the output of a command"))
     _looking(http.client.HTTPResponse, "read", lambda page, *_: look(page, "a page"))
-    _looking(type(pytest.raises(Exception)), "__exit__", _look_into_error)
+    _looking(type(pytest.raises(Exception)), "__exit__", lambda *words: _look_into_error(words[3]))
     RLockError.__new__ = _make  # type: ignore[method-assign, assignment]
 
 
@@ -98,7 +93,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, An
         if heading.endswith(call.when):
             look(text, heading)
     if call.excinfo is not None and not isinstance(call.excinfo.value, AssertionError):  # it may compare URLs
-        look("".join(traceback.format_exception(call.excinfo.value)), "the traceback")
+        _look_into_error(call.excinfo.value)
     found = "\n\n".join(leaks())
     if found and report.failed:
         report.sections.append(("Leaks", found))

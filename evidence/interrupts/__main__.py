@@ -185,20 +185,16 @@ def _enter(lock: Any) -> None:
         lock.release()
 
 
-def _release_it(scene: Scene) -> None:
-    scene.changed -= _release(scene.lock)
-
-
-def _acquire_it(scene: Scene) -> None:
-    scene.changed += scene.lock.acquire(blocking=False)
+def _count(scene: Scene, holds: int) -> None:
+    scene.changed += holds
 
 
 #: Work with the lock of the interrupted operation itself: its hold count must come out right.
 SAME = ("releases it", "acquires it", "enters it")
 #: The work of a signal handler, of a `__del__`, or of a dropped generator with `with lock:`.
 WORK: dict[str, Callable[[Scene], object]] = {
-    "releases it": _release_it,
-    "acquires it": _acquire_it,
+    "releases it": lambda scene: _count(scene, -_release(scene.lock)),
+    "acquires it": lambda scene: _count(scene, scene.lock.acquire(blocking=False)),
     "enters it": lambda scene: _enter(scene.lock),
     "releases": lambda scene: _release(scene.client.lock("held")),
     "acquires": lambda scene: _enter(scene.client.lock("third")),

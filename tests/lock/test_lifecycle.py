@@ -50,12 +50,7 @@ def test_a_forked_child_holds_nothing_and_harms_nothing(connect: MakeClient) -> 
     assert forked(lock.release) == "NotHeldError"
     assert forked(lambda: lock.acquire(blocking=False)) == "False"
     assert forked(lambda: client.lock("y").acquire(blocking=False)) == "True"
-
-    def close_and_ask() -> object:
-        client.close()
-        return client.status("x")
-
-    assert forked(close_and_ask) == "RLockError"
+    assert forked(lambda: [call() for call in (client.close, lambda: client.status("x"))]) == "RLockError"
     # The parent's sockets and its watchdog are as they were.
     time.sleep(1.2)
     lock.check()
