@@ -10,7 +10,7 @@ from typing import Any
 
 from rlock._client import connections, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, contender, hand_off, renew
+from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
@@ -306,3 +306,13 @@ def low_proposals(patches: Patches) -> None:
     where masters answer slowly a lone waiter never had the time to agree on one."""
     patches.set(contender.Findings, "next_token", lambda _: 0)
     patches.wrap(commands, "undo", lambda genuine, *words, token=0, **how: genuine(*words, **how))
+
+
+@bug("time of a stopped process", "3.8")
+@around(attempt, "_give_back")
+def stopped_time(genuine: Any, port: Port, contender: Contender, *words: Any) -> None:
+    """A process that was stopped behind the answers of the masters took their times for later ones. Its next
+    token was ahead. After the masters had lost their memory, a later holder got a lower one."""
+    ballot = contender.findings.ballot
+    port.context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+    genuine(port, contender, *words)

@@ -72,7 +72,8 @@ def attempt(
             break
         kept = True
         yield from pause(port, contender)
-    context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+    if ballot.decided_at < until:  # otherwise this process may have been stopped since a master's answer
+        context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
     if queue_place(contender) is not None:
         findings.took_s = ballot.decided_at - ballot.sent_at
         findings.queue_length = max((vote.queue.length for vote in ballot.votes.values()), default=0)

@@ -164,12 +164,6 @@ def test_the_lines_fit_and_foreign_names_are_text(width: int) -> None:
         assert "[bold red]markup[/]" in shown
 
 
-def test_a_terminal_that_is_too_low_shows_the_first_locks_and_says_so() -> None:
-    shown = drawn(snapshot(*(lock(f"n{i:02}") for i in range(40))), View(height=20)).splitlines()
-    assert len(shown) == 20
-    assert shown[-1] == "10 of 40 locks, sorted by name; q quits, s sorts"
-
-
 def address(server: Master) -> str:
     return f"127.0.0.1:{server.port}"
 

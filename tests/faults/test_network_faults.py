@@ -136,7 +136,7 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
 
 
 @pytest.mark.parametrize("later_ones", [False, True], ids=["once", "for ever"])
-def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim(later_ones: bool, scene: Scene) -> None:
+def test_fair_waiters_that_hear_nothing_cost_one_claim_each(later_ones: bool, scene: Scene) -> None:
     ended = threading.Event()
     held: tuple[list[float], list[float]] = ([], [])
     clients = [scene.client(10.0), scene.client(10.0, scene.proxied(3))]
@@ -159,7 +159,7 @@ def test_fair_waiters_that_hear_nothing_cost_the_others_one_claim(later_ones: bo
             proxy.mend()
     times = [silent_at, *(at for at in held[0] if at > silent_at)]
     pauses = [later - earlier for earlier, later in pairwise(times) if later - earlier > 0.4]
-    assert sum(pauses) < 2.0, pauses
+    assert sum(pauses) < 4.6, pauses  # a claim and a look for each of three
 
 
 def test_a_closed_port_is_refused_at_once_and_the_error_says_so(scene: Scene) -> None:

@@ -209,7 +209,8 @@ def test_no_public_object_of_a_client_shows_the_password_in_its_text(masters3: F
                 except rlock.RLockError as error:
                     seen.append(error)
         bare = (client, lock, lock.lost, client.semaphore("s", permits=2), client.locks(["a", "b"]))
-        groups = [rlock.Group(library(url), 1) for url in masters3.urls for library in libraries()]
+        makers = redis.Redis.from_url, pytest.importorskip("valkey").Valkey.from_url
+        groups = [rlock.Group(make(url), 1) for url in masters3.urls for make in makers]
         seen += ledger
         for each in (*seen, *bare, *groups):
             look(texts(each), f"the text of a {type(each).__name__}")
@@ -217,11 +218,6 @@ def test_no_public_object_of_a_client_shows_the_password_in_its_text(masters3: F
             look(pickle.dumps(each), f"the pickle of a {type(each).__name__}")
     assert leaks() == []
     assert any(isinstance(each, rlock.OptionsError) for each in seen)
-
-
-def libraries() -> list[Callable[[str], Any]]:
-    valkey = pytest.importorskip("valkey")
-    return [redis.Redis.from_url, valkey.Valkey.from_url]
 
 
 @pytest.mark.parametrize("binary", servers_found(), ids=label)
