@@ -251,8 +251,8 @@ def forgetful_undo(patches: Patches) -> None:
 
 @bug("healed behind its release", "3.7")
 def healed_after_release(patches: Patches) -> None:
-    """A healing that ran beside a release put the key back, and nobody released it again."""
-    patches.set(renew, "_release_again", lambda *_: None)
+    """A thread that was kept from running put a key back behind its release, and nobody had it."""
+    patches.set(renew, "_stand", lambda _: True)
 
 
 @bug("eviction without a ban", "3.7")

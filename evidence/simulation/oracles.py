@@ -75,10 +75,7 @@ class Oracles:
                 self._long[owner].add(host.index)
                 self.long_lease |= len(self._long[owner]) >= self.quorum
             elif self.mode in ("slow", "deaths", "cuts", "races", "leases"):
-                connection = client.commands.servers[host.index].connection
-                # A key that is put back over a connection that was given up may end with its lease only.
-                if what == "grant" or (connection is not None and not connection.ended):
-                    self._watch_vote(client, host, owner)
+                self._watch_vote(client, host, owner)
             if host.index in self._evicted.get(owner, ()):
                 self._judge_evicted(owner)
         elif what == "evict" and host is not None:

@@ -146,8 +146,9 @@ class Calls(Pipeline[L], Masters):
             if self._connections.gathering:
                 self._connections.write_gathered(now)
             pending = PendingReply(call, request.command, now, now + request.resend_for)
+            wanted = request.wanted is None or request.wanted()
             for server in self._targets(request.targets):
-                if not self._post(server, pending, packed):
+                if not (wanted and self._post(server, pending, packed)):
                     call.cast(server.index, Vote(Code.FAULT, fault=server.fault))
                     if not request.resend_for:
                         call.unsent |= {server.index}

@@ -71,6 +71,7 @@ class Request(NamedTuple):
     resend_for: float = 0.0  # a master that cannot be reached gets it if it is back within this time
     late: Command | None = None  # such a master gets this one in its place
     count_late: bool = False  # the ballot also takes the replies that come when nobody waits any more
+    wanted: Callable[[], bool] | None = None  # asked right before the first byte is sent; False: nothing is
 
 
 class Masters(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..events import MasterHealed
@@ -84,7 +85,9 @@ def judge(
 def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: Settle, **how: Any) -> Request:
     leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
     command = make(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
-    return Request(command, holds[0].options.lease.request_timeout, settle, **how)
+    # A key that is put back behind its release would have no holder.
+    wanted = partial(_stand, holds) if make is commands.heal else None
+    return Request(command, holds[0].options.lease.request_timeout, settle, wanted=wanted, **how)
 
 
 def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:
@@ -113,10 +116,7 @@ def heal(
     _end_again(masters, [hold for holds, _ in round_.batches for hold in holds])
     missing, healed = _missing(masters, round_), Healed(list)
     if missing:
-        try:
-            yield from _put_back(masters, missing, healed)
-        finally:
-            _release_again(masters, missing)
+        yield from _put_back(masters, missing, healed)
     return [judge(masters.context, hold, votes, healed[hold]) for hold, votes in round_.undecided]
 
 
@@ -156,17 +156,9 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
                 context.pending_events.add(MasterHealed(context.masters[master], count))
 
 
-def _release_again(masters: Masters, missing: Missing) -> None:
-    """Repeat the releases that came during the healing: otherwise a healed key would have no holder."""
-    targets: defaultdict[Hold, list[int]] = defaultdict(list)
-    _end_again(masters, {hold: None for holds in missing.values() for hold in holds})
-    for master, holds in missing.items():
-        for hold in holds:
-            if hold.lease.state is LeaseState.RELEASED and not hold.options.hold_at_least:
-                targets[hold].append(master)
-    for hold in targets:
-        command = commands.free(masters.context.wire, hold.name, hold.owner, hold.waiter)
-        masters.send(command, targets[hold], resend_for=hold.lease.ttl)
+def _stand(holds: Sequence[Hold]) -> bool:
+    """Whether none has ended."""
+    return all(hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT) for hold in holds)
 
 
 def _end_again(masters: Masters, holds: Iterable[Hold]) -> None:

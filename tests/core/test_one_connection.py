@@ -248,10 +248,13 @@ def test_an_undo_is_written_at_once_and_behind_the_acquire_that_was_gathered(
     assert is_free(masters, "job"), "otherwise the undo has overtaken its acquire"
 
 
-def test_a_confirmation_is_written_at_once(calls: Any, masters: MemoryMasters) -> None:
+def test_a_confirmation_is_written_at_once_if_it_is_wanted(calls: Any, masters: MemoryMasters) -> None:
     """Its lease would end after the claim time, because no thread waits for the replies."""
     gathering(calls)
-    calls.start(Request(commands.acquire("job", OWNER, 1_900), 1.0, Settle.HOLDER, count_late=True))
+    request = Request(commands.acquire("job", OWNER, 1_900), 1.0, Settle.ALL, count_late=True)
+    assert calls.start(request._replace(wanted=lambda: False)).settled
+    assert is_free(masters, "job")
+    calls.start(request)
     assert not is_free(masters, "job")
 
 
