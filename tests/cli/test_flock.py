@@ -147,6 +147,7 @@ def signalled(name: str) -> Callable[[Side], str]:
 def group_signalled(side: Side) -> str:
     with side.running("SIGUSR1") as process:
         process.send_signal(signal.SIGSTOP)  # otherwise COMMAND could take two signals for one
+        assert eventually(lambda: state(process.pid) == "T")
         os.killpg(process.pid, signal.SIGUSR1)
         assert eventually(lambda: side.lines()[1:] == ["SIGUSR1"])
         process.send_signal(signal.SIGCONT)
