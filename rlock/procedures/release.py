@@ -19,6 +19,7 @@ from ..rules.lease import LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
 from ..rules.tickets import Place
 from ..rules.timing import LOCAL_HAND_OFFS, STRAGGLERS_S, lease_ms
+from ..rules.waiting import Stage
 from .contender import Contender, Grant
 from .port import ClientContext, Masters, Port, Request, WaitGenerator
 
@@ -150,7 +151,9 @@ def take_back_from(
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
         masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
-    if place is not None and still_waits and next_waiter.inbox is None:  # it has left meanwhile
+    # Not with the lock: a master may have handed it to the place, and this command would release it.
+    left = next_waiter.inbox is None and next_waiter.stage is not Stage.HOLDING
+    if place is not None and still_waits and left:
         gone = commands.leave_queue(masters.context.wire, place.name, place.waiter)
         masters.send(gone, targets, resend_for=next_waiter.options.lease.ttl)
 
