@@ -137,10 +137,6 @@ func read(path string) ([]porcupine.Operation, error) {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: porcupine HISTORY")
-		os.Exit(2)
-	}
 	history, err := read(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

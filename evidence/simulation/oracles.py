@@ -219,9 +219,8 @@ class Oracles:
         """When all have had all locks, and the queues have ended."""
         for host in self.world.hosts:
             # A client that is not used any more reads nothing: it may not know that its undo was lost.
-            careless = [each for each in self.world.clients if each.careless]
-            connections = [each.commands.servers[host.index].connection for each in careless]
-            unread = any(each is not None and each.pending for each in connections)
+            servers = [each.commands.servers[host.index] for each in self.world.clients if each.careless]
+            unread = any(each.connection is not None and each.connection.pending for each in servers)
             for key in [key for key in list(host.master.keys) if host.master.look(key) is not None]:
                 ban = ":evicted:" in key and self.long_lease  # twice as long as the longest lease
                 if key != NOTE and not key.endswith(":fence") and not ban and not unread:

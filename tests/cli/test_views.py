@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import time
 import urllib.request
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from ..fixtures import FreshMasters
 from ..groups.group import ReplicatedGroup, until
 from ..lock.conftest import eventually
 from ..servers import Fleet, acl_user, raw
-from .shell import NOWHERE, RLOCK, Screen, ask, environment, line, refused, starter
+from .shell import NOWHERE, RLOCK, Screen, ask, environment, line, starter
 from .shell import rlock as run
 
 MASTERS = tuple(f"redis://10.0.0.{i}:6379" for i in (1, 2, 3))
@@ -257,14 +256,6 @@ def test_it_shows_the_fleet_and_writes_nothing(masters3: Fleet) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
         assert (process.returncode, err.splitlines()[-1]) == (0, "ended")
-
-
-@needs("prometheus_client")
-def test_a_port_in_use_is_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        found = run("exporter", "--port", str(port), masters=["redis://127.0.0.1:1"])
-    refused(found, 64, f"cannot listen on --host 127.0.0.1 --port {port}: ")
 
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
