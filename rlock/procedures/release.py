@@ -151,7 +151,7 @@ def take_back_from(
         # First: the hand-over took the place out of the queue, so a later waiter would get the lock.
         masters.send(commands.wait(place), targets, resend_for=next_waiter.options.lease.ttl)
     masters.send(command, targets, resend_for=next_waiter.options.lease.ttl)
-    # Not with the lock: a master may have handed it to the place, and this command would release it.
+    # A waiter that has the lock may have got it by its place: this command would release it.
     left = next_waiter.inbox is None and next_waiter.stage is not Stage.HOLDING
     if place is not None and still_waits and left:
         gone = commands.leave_queue(masters.context.wire, place.name, place.waiter)

@@ -188,7 +188,7 @@ def _command(
 
 
 def wait(*places: Place) -> Command:
-    """Keep places in the queue, and ask who holds the lock. Behind its owner's release a place would stay."""
+    """Keep places in the queue, and ask who holds the lock. A place that comes too late would stay there."""
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
     if any(is_shared(place.owner) for place in places):
         words.append(OWN.channel(name))
