@@ -182,7 +182,7 @@ class Bench:
     def sit(self, thread: Thread, wait: Wait) -> None:
         self._waiting.append((thread, wait))
         if self._read is not None:
-            # What has lain there unread.
+            # A waiting thread first reads the bytes that came before it waited.
             thread.client.after(0.0, self.arrived)
 
     def rise(self, thread: Thread) -> None:

@@ -55,7 +55,7 @@ class _Way:
     source: asyncio.StreamReader
     target: asyncio.StreamWriter
     to_master: bool
-    #: What is under way, and when it is due; an empty one is the end.
+    #: The frames under way, each with the time at which it is due; an empty frame is the end.
     queue: asyncio.Queue[tuple[float, bytes]] = field(default_factory=asyncio.Queue)
     lost: bool = False  # nothing gets through any more
 

@@ -42,7 +42,7 @@ def admin(urls: list[str]) -> Iterator[list[redis.Redis]]:
         client.close()
 
 
-#: What makes a server refuse, and what the log says of it.
+#: Commands that make a server refuse, with the text of the log.
 REFUSALS: dict[str, tuple[Callable[[redis.Redis], object], str]] = {
     "no memory": (lambda server: server.config_set("maxmemory", "1"), "OOM"),
     "a replica": (lambda server: server.replicaof("127.0.0.1", "1"), "READONLY|replica"),
