@@ -1,7 +1,5 @@
 """Local time: a clock that never steps and that counts suspend."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The errors. Each has fields, can be pickled, and its text says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 #: The reasons of an error about a lock that the caller never held.

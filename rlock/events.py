@@ -1,7 +1,5 @@
 """The events of locks and masters, for log records, metrics and spans. Each is emitted once."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import deque

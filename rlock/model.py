@@ -1,7 +1,5 @@
 """Votes, faults, verdicts, states: the data that all layers share."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Names are looked up in threads of rlock: lookups that hang would fill the execut
 the application needs and `asyncio.run` waits for. There is one thread for each name at most.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

@@ -1,7 +1,5 @@
 """The engine of the asyncio driver: owners are tasks."""
 
-from __future__ import annotations
-
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """How tasks wait: they yield futures to their event loop, so a generator of this driver can be awaited."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import types

@@ -1,7 +1,5 @@
 """The watchdog of the asyncio driver: a task that runs while something is held."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import math

@@ -5,8 +5,6 @@ overtake its own acquire on a master. A command is written to every master befor
 replies after the q-th are read when they come.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

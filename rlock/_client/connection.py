@@ -4,8 +4,6 @@ redis-py or valkey-py opens it. After the handshake the client itself writes and
 write to all masters before it reads from any.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections import deque

@@ -3,8 +3,6 @@
 redis-py or valkey-py makes the connections, with its TLS, passwords, unix sockets and credential providers.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Engine: one client in one process, composed of its parts. It is the port of the procedures."""
 
-from __future__ import annotations
-
 import os
 import socket
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Handshake: what a new connection learns about its server before the first command."""
 
-from __future__ import annotations
-
 # Imported before the first connection. If no descriptor is free then, the import fails, and Python remembers
 # for ever that there is no such encoding.
 import encodings.idna  # noqa: F401

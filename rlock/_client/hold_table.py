@@ -5,8 +5,6 @@ lines. So a method marks an event as emitted before it emits it. The undo of the
 event that was not marked.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence

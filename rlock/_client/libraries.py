@@ -5,8 +5,6 @@ without AUTH, and a Sentinel, repeat the arguments of a command that they do not
 come through a `Reader` of the secrets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module

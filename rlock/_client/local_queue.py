@@ -4,8 +4,6 @@ Ctrl-C can keep an owner from leaving, even inside a `finally`. So the others lo
 whether the owner in front has left, or its contender was collected.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import OrderedDict
 from typing import Any

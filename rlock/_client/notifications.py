@@ -1,7 +1,5 @@
 """Notifications: the messages for one waiter, and the subscription that all waiters for one lock share."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Iterator

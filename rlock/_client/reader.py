@@ -1,7 +1,5 @@
 """Reader: a parser of replies that bounds the memory, and the time, that a server can make a client use."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A thread or task sleeps on a `Parker` until another one wakes it. A wake-up that
 kept. So none is lost between the last check and the sleep.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from _thread import start_new_thread

@@ -4,8 +4,6 @@ redis-py's own lookup takes the first answer, and keeps asking that Sentinel. A 
 the others names the old primary for ever. So rlock asks all of them, and the newest configuration counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, wait

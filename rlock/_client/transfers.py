@@ -1,7 +1,5 @@
 """Transfers: the two ends of a hold that changes hands, for the locks of both drivers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

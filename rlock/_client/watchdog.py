@@ -4,8 +4,6 @@ It runs while the client holds a lock. Each check of a lease computes a loss fro
 (`rules/lease.py`); the watchdog only reports it.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from abc import ABC, abstractmethod

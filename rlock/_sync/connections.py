@@ -8,8 +8,6 @@ Threads run Python one at a time. So followers are woken one after another, and 
 commands are gathered: then one thread writes all of them, in one write to each master.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import select

@@ -1,7 +1,5 @@
 """Greenlets: what gevent does to threads, and the processes in which a client would stop for ever."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How threads wait: in place. Apart from sockets, nothing else in this package blocks."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The watchdog of the blocking driver: a daemon thread that runs while something is held."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 

@@ -11,8 +11,6 @@
 The queue is like AQS: docs/how-it-works.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Source: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
 """
 
-from __future__ import annotations
-
 from ..model import Code, Verdict
 from ..rules import commands
 from ..rules.command_templates import Command

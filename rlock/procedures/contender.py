@@ -3,8 +3,6 @@
 It notes each owner token before its round is sent, until its undo was sent: see withdraw.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

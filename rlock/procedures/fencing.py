@@ -6,8 +6,6 @@ first written to a majority. Source: the register with several writers of Attiya
 memory robustly in message-passing systems" (JACM 1995).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..model import Code

@@ -6,8 +6,6 @@ messages of a quorum the waiter has the lock. It sends the confirmation (`lua/co
 at once, and does not wait for the replies. `evidence/spec/HandOff.tla` shows that this is safe.
 """
 
-from __future__ import annotations
-
 from ..rules import commands
 from ..rules.keys import HandOff
 from ..rules.lease import Confirmation

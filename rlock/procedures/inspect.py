@@ -3,8 +3,6 @@
 An operator removes a hold, or states that new masters may vote.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace

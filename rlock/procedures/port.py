@@ -5,8 +5,6 @@ place, `_async` yields futures to the event loop, and the simulation yields wait
 three share one algorithm.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 import os

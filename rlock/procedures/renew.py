@@ -4,8 +4,6 @@ So a lock outlives the restart of all masters, one after another. A lease that w
 gets the other masters, too.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ one than the handle's mark from a quorum, and a master that gave such a token ha
 lock in between. `evidence/spec/Detach.tla` shows that each condition is needed.
 """
 
-from __future__ import annotations
-
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
 from ..rules import commands

@@ -5,8 +5,6 @@ sends the undo of each token in `Contender.owners`. It waits for nothing, so it 
 two lines.
 """
 
-from __future__ import annotations
-
 from ..rules import commands
 from ..rules.keys import waiter_name
 from ..rules.options import LockOptions

@@ -4,8 +4,6 @@ A procedure asks for one lock. `together` runs many procedures, and sends the ca
 time in one round trip. So each lock has a ballot, an owner token and a fencing token of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The names of the locks of decorated functions: templates over the arguments of a call."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import string

@@ -5,8 +5,6 @@ Otherwise two callers could wait for each other for ever. With that name it asks
 refusal it gives all back, and pauses at random. Otherwise two crossed sets could fail in step for ever.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace

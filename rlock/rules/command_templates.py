@@ -4,8 +4,6 @@ The head of an acquire or a release is encoded once for each lock; rendering add
 each time. The usual reply is known as bytes, too: comparing takes a tenth of the time of parsing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

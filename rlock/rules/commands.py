@@ -1,7 +1,5 @@
 """The commands: what each script is sent. The headers in `lua/` say what the arguments mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any

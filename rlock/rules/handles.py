@@ -1,11 +1,9 @@
 """Handles: the text of a hold that was detached. It has no secret, and no instant: clocks differ."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from ..errors import OptionsError
@@ -38,7 +36,7 @@ class Handle(NamedTuple):
         return f"{text}:{checksum(text)}"
 
     @classmethod
-    def parse(cls, text: str, masters: int) -> Handle:
+    def parse(cls, text: str, masters: int) -> Self:
         """The handle in a text, for a client of so many masters. Raises `OptionsError`."""
         try:
             rest, _, check = text.strip().rpartition(":")

@@ -1,10 +1,8 @@
 """Names on the wire: owners, waiters, keys, and the channels on which a release is announced."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 #: The characters that a host's or thread's name may not bring into an owner token.
 _UNSAFE = re.compile(r"[^\w.@-]+")
@@ -90,7 +88,7 @@ class HandOff(NamedTuple):
     read_at: float = 0.0
 
     @classmethod
-    def parse(cls, payload: Any, read_at: float) -> tuple[bytes, HandOff]:
+    def parse(cls, payload: Any, read_at: float) -> tuple[bytes, Self]:
         place, _, grant = payload.partition(b" ") if type(payload) is bytes else (b"", b"", b"")
         words = grant.decode("utf-8", "replace").split(" ", 2)
         numbers = [int(word) for word in words[:2] if word.isdecimal() and len(word) <= 16]

@@ -1,7 +1,5 @@
 """The states of a lease, as a table from which docs/ and a test are made, and the votes on a renewal."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Options, checked once when they are given; each rule has an error text of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
@@ -9,14 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import OptionsError
+from ..errors import LeaseLostError, OptionsError
 from .keys import WIRES, hold_name
 from .timing import MAX_TTL_S, default_request_timeout, guard_time, least_ttl, longest_acquisition
-
-if TYPE_CHECKING:
-    from ..errors import LeaseLostError
 
 DEFAULT_TTL = 10.0
 #: The default of Redisson's `lockWatchdogTimeout`.
@@ -24,6 +19,13 @@ REDISSON_TTL = 30.0
 #: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
 MIN_TTL = 0.1
 MAX_NAME_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class LeaseOptions:
+    ttl: float
+    request_timeout: float
+    longest: float = 1.0  # a round that takes longer does not count
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,6 @@ class ClientOptions:
                 f"client max_ttl={seconds:g} (environment: RLOCK_MAX_TTL={seconds:g})"
             )
         return float(seconds)
-
-
-@dataclass(frozen=True)
-class LeaseOptions:
-    ttl: float
-    request_timeout: float
-    longest: float = 1.0  # a round that takes longer does not count
 
 
 @dataclass(frozen=True)

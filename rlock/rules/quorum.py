@@ -1,7 +1,5 @@
 """Counting votes. Source: "Distributed Locks with Redis" (redis.io). An even N follows the same formula."""
 
-from __future__ import annotations
-
 import enum
 from collections import Counter
 from collections.abc import Set

@@ -4,8 +4,6 @@ Another program may have written a key, and another server may answer at an addr
 type, bytes that are no UTF-8, and numbers that are infinite or too large.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

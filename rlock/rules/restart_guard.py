@@ -7,11 +7,9 @@ The note is the key `rlock:fleet`; only `lua/handshake.lua` writes an age into i
 a client turns it into an instant of its own clock. The client may be more careful than the note, never less.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ..model import Code, Fault, FaultKind, Vote
 from .quorum import quorum
@@ -33,7 +31,7 @@ class Note(NamedTuple):
     max_ttl_ms: int  # the longest lease that it granted
 
     @classmethod
-    def parse(cls, text: str) -> Note | None:
+    def parse(cls, text: str) -> Self | None:
         """The note in a text; None: the text is empty or not understood."""
         run_id, *numbers = text.rsplit(" ", 2)
         # 16 digits reach the year 2286; longer numbers would overflow a conversion to seconds.
@@ -59,7 +57,7 @@ class MemoryReport(NamedTuple):
     note: str = ""
     time_us: int = 0
 
-    def of_group(self, replication_id: str) -> MemoryReport:
+    def of_group(self, replication_id: str) -> Self:
         """The report of a group's primary: of one life as a primary, and never durable."""
         return self._replace(run_id=f"{self.run_id}+{replication_id}", memory="volatile")
 

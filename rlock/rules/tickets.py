@@ -4,8 +4,6 @@ A ticket is the same number on every master. The order of arrival differs from m
 have another waiter first, and no waiter would get a quorum.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field

@@ -3,8 +3,6 @@
 Source of the first three: "Distributed Locks with Redis" (redis.io), section "The Redlock algorithm".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from random import Random

@@ -8,8 +8,6 @@ After each round that was not won, `next_move` takes the first row of `MOVES` wh
 diagrams in docs/ and the exhaustive test (tests/core/test_quorum.py) come out of these tables.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from typing import NamedTuple
