@@ -5,21 +5,25 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 log = logging.getLogger("rlock")
 
 CLOSED = "closed"
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
 class Event:
-    """Something that happened."""
+    """Something that happened. Each kind of event is a frozen dataclass."""
 
     _level: ClassVar[int] = 0
     _text: ClassVar[str] = ""
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # for type checkers
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     @property
     def level(self) -> int:
@@ -35,7 +39,6 @@ class Event:
         return self._text.format_map(vars(self)) or repr(self)
 
 
-@dataclass(frozen=True)
 class HoldEvent(Event):
     """An event of one hold of this client."""
 
@@ -43,14 +46,12 @@ class HoldEvent(Event):
     owner: str  # the owner token
 
 
-@dataclass(frozen=True)
 class MasterEvent(Event):
     """An event of one master."""
 
     master: str
 
 
-@dataclass(frozen=True)
 class Acquired(HoldEvent):
     """An outermost acquire got the lock. Emitted in the thread or task that holds it."""
 
@@ -62,7 +63,6 @@ class Acquired(HoldEvent):
     queued: bool  # it waited in the queue
 
 
-@dataclass(frozen=True)
 class NotAcquired(Event):
     """An outermost acquire ended without the lock. Emitted in the thread or task that called it."""
 
@@ -73,7 +73,6 @@ class NotAcquired(Event):
     queued: bool = False  # it waited in the queue, and has left it
 
 
-@dataclass(frozen=True)
 class Queued(Event):
     """A refused acquire joined the queue."""
 
@@ -81,7 +80,6 @@ class Queued(Event):
     length: int  # of the queue, with this acquire
 
 
-@dataclass(frozen=True)
 class Released(HoldEvent):
     """The last release of a hold that was not lost. Emitted in the thread or task that held it."""
 
@@ -91,7 +89,6 @@ class Released(HoldEvent):
     handed: bool  # to a waiter of this client, in the same round
 
 
-@dataclass(frozen=True)
 class Renewed(Event):
     """A round of the watchdog, which renews many locks at once."""
 
@@ -100,7 +97,6 @@ class Renewed(Event):
     took: float  # seconds
 
 
-@dataclass(frozen=True)
 class RenewalFailed(HoldEvent):
     """The first renewal of a lock that no quorum answered. It is repeated until the validity ends."""
 
@@ -109,7 +105,6 @@ class RenewalFailed(HoldEvent):
     remaining: float  # seconds of validity
 
 
-@dataclass(frozen=True)
 class RenewalRecovered(HoldEvent):
     """A renewal succeeded after one that had failed."""
 
@@ -117,7 +112,6 @@ class RenewalRecovered(HoldEvent):
     _text = "lock {lock!r}: renewed again by a quorum"
 
 
-@dataclass(frozen=True)
 class RenewalStopped(HoldEvent):
     """A hold is not renewed any more, on purpose. It ends with its lease."""
 
@@ -127,7 +121,6 @@ class RenewalStopped(HoldEvent):
     reason: str
 
 
-@dataclass(frozen=True)
 class Lost(HoldEvent):
     """A hold ended without a release: another owner may have entered the critical section."""
 
@@ -146,7 +139,6 @@ class Lost(HoldEvent):
         return f"lock {self.lock!r} was lost: {self.reason}"
 
 
-@dataclass(frozen=True)
 class ReleaseUnsure(HoldEvent):
     """Fewer than a quorum confirmed a release; the rest of the hold ends with its lease."""
 
@@ -155,7 +147,6 @@ class ReleaseUnsure(HoldEvent):
     ttl: float  # seconds
 
 
-@dataclass(frozen=True)
 class KeepUnsure(HoldEvent):
     """Fewer than a quorum confirmed that a lock with ``hold_at_least`` stays taken."""
 
@@ -164,7 +155,6 @@ class KeepUnsure(HoldEvent):
     rest: float  # seconds for which it should stay taken
 
 
-@dataclass(frozen=True)
 class MasterFailed(MasterEvent):
     """A master gives no vote: its connection ended, could not be made, or the master refuses."""
 
@@ -187,7 +177,6 @@ class MasterFailed(MasterEvent):
         return self.reason if self.kind == "duplicate" else told
 
 
-@dataclass(frozen=True)
 class MasterAnswers(MasterEvent):
     """A master is connected, or has confirmed a subscription, for the first time or again."""
 
@@ -200,7 +189,6 @@ class MasterAnswers(MasterEvent):
         return f"{self.master} {said}{' again' if self.news else ''}"
 
 
-@dataclass(frozen=True)
 class MasterSlow(MasterEvent):
     """A master has not answered for more than half of the request time-out. At most once a minute each."""
 
@@ -210,7 +198,6 @@ class MasterSlow(MasterEvent):
     timeout: float  # seconds, after which it has no vote
 
 
-@dataclass(frozen=True)
 class MasterGuarded(MasterEvent):
     """A grant of a master did not count: the master may have forgotten a lease that is still valid."""
 
@@ -221,7 +208,6 @@ class MasterGuarded(MasterEvent):
     news: bool = True  # the first grant that did not count since the master came back
 
 
-@dataclass(frozen=True)
 class MasterHealed(MasterEvent):
     """Keys of holds were put back on a master that had lost them."""
 
@@ -230,7 +216,6 @@ class MasterHealed(MasterEvent):
     locks: int
 
 
-@dataclass(frozen=True)
 class GroupChanged(MasterEvent):
     """A group has another primary, or another number of acknowledgements. Told again after a minute."""
 
@@ -239,7 +224,6 @@ class GroupChanged(MasterEvent):
     acknowledged: int
 
 
-@dataclass(frozen=True)
 class MaxTtlDiffers(MasterEvent):
     """A master has the note of a client with a longer ``max_ttl``, which is used from now on."""
 
@@ -249,7 +233,6 @@ class MaxTtlDiffers(MasterEvent):
     own: float  # seconds, of this client
 
 
-@dataclass(frozen=True)
 class OutOfStep(MasterEvent):
     """A connection was dropped because an answer belonged to another command."""
 
@@ -257,7 +240,6 @@ class OutOfStep(MasterEvent):
     _text = "{master}: dropped a connection whose answers were out of step"
 
 
-@dataclass(frozen=True)
 class SubscribeRefused(MasterEvent):
     """A master does not answer SUBSCRIBE as a server does."""
 
@@ -266,7 +248,6 @@ class SubscribeRefused(MasterEvent):
     answer: str
 
 
-@dataclass(frozen=True)
 class UnknownMessage(MasterEvent):
     """A message on a channel of a lock that no client of rlock sends. It is ignored."""
 
@@ -330,7 +311,7 @@ def emit(event: Event) -> None:
 
 def fields(event: Event) -> dict[str, Any]:
     """An event as plain values, with its name as ``event``."""
-    return {"event": event.event, **asdict(event)}
+    return {"event": event.event, **vars(event)}
 
 
 class PendingEvents(deque[Event]):

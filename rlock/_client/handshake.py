@@ -21,17 +21,8 @@ MIN_CONNECT_S = 0.25
 LONGEST_ANSWER = 16
 NO_TLS = "does this port speak TLS, as the URL says (rediss://)?"
 
-_SERVER_QUESTIONS: tuple[tuple[str, ...], ...] = (
-    ("CLIENT", "ID"),
-    ("INFO", "server"),
-    ("INFO", "replication"),
-    ("INFO", "memory"),
-)
-_DURABILITY_QUESTIONS: tuple[tuple[str, ...], ...] = (
-    ("INFO", "persistence"),
-    ("CONFIG", "GET", "appendfsync"),
-    ("CONFIG", "GET", "no-appendfsync-on-rewrite"),
-)
+_SERVER_QUESTIONS = ["CLIENT ID", "INFO server", "INFO replication", "INFO memory"]
+_DURABILITY_QUESTIONS = ["INFO persistence", "CONFIG GET appendfsync", "CONFIG GET no-appendfsync-on-rewrite"]
 
 
 class ConnectError(Exception):
@@ -94,7 +85,8 @@ def handshake(
         kills = [("CLIENT", "KILL", "ID", str(number)) for life, number in options.kill if life == run_id]
         if kills:
             yield from exchange(kills)
-    questions = _SERVER_QUESTIONS + (_DURABILITY_QUESTIONS if options.guarded else ())
+    asked = _SERVER_QUESTIONS + (_DURABILITY_QUESTIONS if options.guarded else [])
+    questions = [tuple(question.split()) for question in asked]
     loads = [("SCRIPT", "LOAD", script.source) for script in scripts.ALL]
     answers = yield from exchange([*questions, *loads])
     connection_id, server, replication, memory, *persistence = answers[: len(questions)]
