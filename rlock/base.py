@@ -1,41 +1,38 @@
 """The parts of clients and locks that threads and tasks share. No method here asks a master."""
 
-from __future__ import annotations
-
 import os
-import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ._client.endpoints import Endpoint, Group, endpoints
-from .errors import NOT_HELD, LeaseLostError, OptionsError, RLockError
+from ._client.engine import Engine
+from .errors import LeaseLostError, OptionsError, RLockError
 from .events import log
-from .model import AnyLock, LeaseState, ReadWriteLock
-from .procedures.acquire import AT_ONCE, FOR_EVER
+from .model import AnyLock, ReadWriteLock
 from .rules.options import DEFAULT_TTL, REDISSON_TTL, ClientOptions, LockOptions, check_callback, from_env
 
-if TYPE_CHECKING:
-    from ._client.engine import Engine
-    from .rules.holds import Hold
-
 #: By the client's id. All locks that are unpickled in one process share one client, and so nest.
-clients: weakref.WeakValueDictionary[str, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
+clients: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 RedisClient = TypeVar("RedisClient")
-Signal = TypeVar("Signal")
+AnySemaphore = TypeVar("AnySemaphore")
+AnyLocks = TypeVar("AnyLocks")
+AnyLeader = TypeVar("AnyLeader")
 OnLost = Callable[[LeaseLostError], object] | None
 Names = Iterable[str]
 
 
-class BaseClient(ABC, Generic[AnyLock, RedisClient]):
+class BaseClient(ABC, Generic[AnyLock, RedisClient, AnySemaphore, AnyLocks, AnyLeader]):
     """The masters and the options of a client; see `rlock.Client`."""
 
     _endpoint_type: ClassVar[type[Endpoint]]
     _lock_type: ClassVar[type[Any]]
+    _prefix = ""  # of the names of the recipes' classes
 
     def __init__(
         self,
@@ -145,6 +142,53 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
         reader = replace(writer._options, fair=True, shared=True)
         return ReadWriteLock(self._lock_type(self, reader), writer)
 
+    def semaphore(
+        self, name: str, *, permits: int, fair: bool = False, ttl: float | None = None, on_lost: OnLost = None
+    ) -> AnySemaphore:
+        """The semaphore of this name: at most ``permits`` owners at a time. No network.
+
+        Every user must give the same number of permits: the masters do not compare it.
+
+        :param fair: first come, first served. Otherwise a newcomer may take a free permit first.
+        :param on_lost: called once for each permit that is lost, see `lock`.
+        :raises OptionsError: ``permits`` is no whole number of 1 or more, or as `lock`.
+        """
+        return self._recipe("semaphore", "Semaphore")(self, name, permits, fair, ttl, on_lost)  # type: ignore[no-any-return]
+
+    def locks(
+        self, names: Names, *, shared: Names = (), ttl: float | None = None, on_lost: OnLost = None
+    ) -> AnyLocks:
+        """Several locks as one: all of them or none. No network. See `lock` for ``ttl``.
+
+        :param shared: further names, of which the caller is a reader: see `read_write_lock`.
+        :param on_lost: called with the first `LeaseLostError` of a name.
+        :raises OptionsError: no names, a name twice, or as `lock`.
+        """
+        return self._recipe("several", "Locks")(self, names, shared, ttl, on_lost)  # type: ignore[no-any-return]
+
+    def leader(
+        self,
+        name: str,
+        on_started: Callable[[int], object] | None = None,
+        on_stopped: Callable[[], object] | None = None,
+        ttl: float | None = None,
+        fair: bool = False,
+    ) -> AnyLeader:
+        """A candidate for the one leader of its name: it campaigns from the begin of ``with`` to the end.
+
+        :param on_started: called with the fencing token when it leads. If it raises, the leader steps down.
+        :param on_stopped: called when it leads no more. The lock is released when it has returned; after
+            failed renewals it is called a quarter of ``ttl`` before the lease ends. Both are called by the
+            campaign's thread or task, one after another: neither may block for longer than that.
+        :param ttl: length of the lease in seconds, if not the client's.
+        :param fair: first come, first served, as for `lock`.
+        """
+        return self._recipe("leader", "Leader")(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)  # type: ignore[no-any-return]
+
+    def _recipe(self, module: str, kind: str) -> Any:
+        """A class for threads or tasks. Imported with its first use: few programs need it."""
+        return getattr(import_module(f".recipes.{module}", __package__), self._prefix + kind)
+
     @abstractmethod
     def _set_up(self) -> None:
         """Make what belongs to this process (and, with asyncio, to its event loops)."""
@@ -164,137 +208,16 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient]):
         return _unpickled, (type(self), self._id, sources, self._options)
 
     def __repr__(self) -> str:
-        return f"<{_public_name(self)} {', '.join(self.masters)} ttl={self.ttl:g}>"
+        return f"<{public_name(self)} {', '.join(self.masters)} ttl={self.ttl:g}>"
 
 
-def _unpickled(
-    kind: type[BaseClient[Any, Any]], ident: str, masters: list[str], options: ClientOptions
-) -> BaseClient[Any, Any]:
+def _unpickled(kind: Any, ident: str, masters: list[str], options: ClientOptions) -> Any:
     """The client with this id if this process has one, or else a copy of it."""
-    known = clients.get(ident)
-    if known is not None:
+    if (known := clients.get(ident)) is not None:
         return known
     client = kind(masters, **asdict(options))
     client._id = ident
     return clients.setdefault(ident, client)
-
-
-class BaseLock(Generic[Signal]):
-    """The part of a lock that is the same for threads and tasks; see `rlock.RLock`."""
-
-    __slots__ = ("__weakref__", "_client", "_options")
-
-    _client: Any
-    _signal_type: ClassVar[type[Any]]
-
-    def __init__(self, client: Any, options: LockOptions | None = None) -> None:
-        if options is None:
-            raise TypeError("make locks with client.lock(name): a lock belongs to a client")
-        self._client = client
-        self._options = options
-
-    @property
-    def name(self) -> str:
-        """The name that all users of this lock share."""
-        return self._options.name
-
-    def _hold(self) -> Hold | None:
-        """The caller's hold. Makes no engine: without one there is no hold."""
-        engine: Engine | None = self._client._here()
-        return None if engine is None else engine.hold(self._options.hold_name)
-
-    def _until(self, blocking: bool, timeout: float) -> float:
-        """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
-        if blocking is True and timeout == -1:
-            return FOR_EVER
-        if timeout is None:
-            raise TypeError("timeout must be a number of seconds, or -1 to wait for ever, not None")
-        # Only for its errors: they differ between versions of Python.
-        threading.RLock().acquire(blocking, timeout)
-        if not blocking:
-            return AT_ONCE
-        return FOR_EVER if timeout == -1 else self._client._engine().clock() + timeout
-
-    def is_owned(self) -> bool:
-        """Whether the caller holds the lock with validity left, at this moment. See `remaining`."""
-        return self.remaining() > 0.0
-
-    @property
-    def hold_count(self) -> int:
-        """The caller's unreleased acquires, also after a loss. No network."""
-        hold = self._hold()
-        return 0 if hold is None else hold.count
-
-    def remaining(self) -> float:
-        """Seconds of validity left to the caller; 0.0 when it does not hold the lock.
-
-        Sends nothing. It may wait a moment for another thread that reads replies.
-        """
-        hold = self._hold()
-        return 0.0 if hold is None else self._client._here().holds.remaining(hold)
-
-    def check(self) -> None:
-        """Raise `LeaseLostError` unless the caller holds the lock with validity left. Sends nothing.
-
-        The answer may be out of date a moment later: the system can stop the caller right after this call.
-
-        :raises LeaseLostError: the hold was lost, or the caller never had it; ``reason`` says which.
-        """
-        hold = self._hold()
-        if hold is None:
-            raise LeaseLostError(self.name, NOT_HELD)
-        if self._client._here().holds.state(hold) is LeaseState.LOST:
-            raise LeaseLostError(self.name, hold.reason)
-
-    @property
-    def lost(self) -> Signal:
-        """Set when the caller's present hold is lost: ``is_set()``, ``wait(timeout)`` (awaited with asyncio).
-
-        Keep it in a variable to ask after the release. Without a hold the signal is never set.
-        """
-        engine = self._client._engine()
-        hold = engine.hold(self._options.hold_name)
-        signal: Signal = self._signal_type(engine.holds, [] if hold is None else [hold])
-        # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
-        return signal if hold is None else vars(hold.report).setdefault("signal", signal)
-
-    @property
-    def fencing_token(self) -> int:
-        """The number of the caller's hold: strictly greater for every later holder of this name.
-
-        Nested acquires have the same token. Send the token to the resource with each access, and let the
-        resource refuse a token below the highest one that it has seen (equal is allowed). This stops a holder
-        that was paused until its lease had ended, which no lock can do. So the token can also be read after a
-        loss.
-
-        No network: the acquire itself agrees on the token. The order needs no clock and no lease while a
-        quorum of masters remembers the last token, for an hour after the last use. After that it needs
-        masters' clocks that were not set back; after a loss of memory, clocks that also differ by less than
-        the time until the next acquire. The token fits into 53 bits: it is the masters' time in microseconds,
-        or a little more.
-
-        :raises LeaseLostError: the caller does not hold the lock.
-        """
-        hold = self._hold()
-        if hold is None:
-            raise LeaseLostError(self.name, NOT_HELD)
-        return hold.token
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._holders():
-            raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
-        return type(self), (self._client, self._options)
-
-    def _holders(self) -> list[Hold]:
-        engine = self._client._here()
-        holds = [] if engine is None else engine.holds
-        return [each for each in holds if each.options.hold_name == self._options.hold_name]
-
-    def __repr__(self) -> str:
-        valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]
-        holder = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
-        state = "locked" if valid else "unlocked"
-        return f"<{state} {_public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"
 
 
 class AsyncLock(Protocol):
@@ -324,7 +247,7 @@ def log_failed_release(failure: RLockError, error: BaseException) -> None:
     error.add_note(f"rlock: {failure}")
 
 
-def _public_name(made: object) -> str:
+def public_name(made: object) -> str:
     """The name that users import: `rlock.RLock`, not `rlock.lock.RLock`."""
     kind = type(made)
     return f"{kind.__module__.removesuffix('.client').removesuffix('.lock')}.{kind.__name__}"

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from . import clock
@@ -16,7 +15,7 @@ from ._sync.connections import Endpoint
 from ._sync.engine import Engine
 from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
 from ._sync.runtime import run
-from .base import BaseClient, Names, OnLost, clients
+from .base import BaseClient, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock
 from .model import LockStatus
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     import redis
     import valkey
 
-    from .recipes.leader import Leader
-    from .recipes.semaphore import Semaphore
-    from .recipes.several import Locks
+    from .recipes.leader import Leader as Leader
+    from .recipes.semaphore import Semaphore as Semaphore
+    from .recipes.several import Locks as Locks
 
     ReadyClient = redis.Redis | valkey.Valkey
 
 
-class Client(BaseClient[RLock, "ReadyClient"]):
+class Client(BaseClient[RLock, "ReadyClient", "Semaphore", "Locks", "Leader"]):
     """Locks on N independent masters: three survive the loss of one, five the loss of two. One works, too.
 
     Nothing is connected before the first use. Thread-safe. After ``fork()`` the child holds nothing.
@@ -61,34 +60,6 @@ class Client(BaseClient[RLock, "ReadyClient"]):
     def _set_up(self) -> None:
         self._mutex = threading.RLock()
         self._current: Engine | None = None
-
-    def semaphore(
-        self, name: str, *, permits: int, fair: bool = False, ttl: float | None = None, on_lost: OnLost = None
-    ) -> Semaphore:
-        """The semaphore of this name: at most ``permits`` owners at a time. No network.
-
-        Every user must give the same number of permits: the masters do not compare it.
-
-        :param fair: first come, first served. Otherwise a newcomer may take a free permit first.
-        :param on_lost: called once for each permit that is lost, see `lock`.
-        :raises OptionsError: ``permits`` is no whole number of 1 or more, or as `lock`.
-        """
-        from .recipes.semaphore import Semaphore
-
-        return Semaphore(self, name, permits, fair, ttl, on_lost)
-
-    def locks(
-        self, names: Names, *, shared: Names = (), ttl: float | None = None, on_lost: OnLost = None
-    ) -> Locks:
-        """Several locks as one: all of them or none. No network. See `lock` for ``ttl``.
-
-        :param shared: further names, of which the caller is a reader: see `read_write_lock`.
-        :param on_lost: called with the first `LeaseLostError` of a name.
-        :raises OptionsError: no names, a name twice, or as `lock`.
-        """
-        from .recipes.several import Locks
-
-        return Locks(self, names, shared, ttl, on_lost)
 
     def adopt(self, handle: str, **options: Any) -> RLock:
         """The lock of a handle, held by the calling thread: with the count and the fencing token that it had.
@@ -138,27 +109,6 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """
         engine = self._engine()
         return engine.perform(inspect.init(engine.masters, engine.timeout))
-
-    def leader(
-        self,
-        name: str,
-        on_started: Callable[[int], object] | None = None,
-        on_stopped: Callable[[], object] | None = None,
-        ttl: float | None = None,
-        fair: bool = False,
-    ) -> Leader:
-        """A candidate for the one leader of its name: it campaigns from the begin of ``with`` to the end.
-
-        :param on_started: called with the fencing token when it leads. If it raises, the leader steps down.
-        :param on_stopped: called when it leads no more. The lock is released when it has returned; after
-            failed renewals it is called a quarter of ``ttl`` before the lease ends. Both are called by the
-            campaign's thread, one after another: neither may block for longer than that.
-        :param ttl: length of the lease in seconds, if not the client's.
-        :param fair: first come, first served, as for `lock`.
-        """
-        from .recipes.leader import Leader
-
-        return Leader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     def close(self) -> None:
         """Release every hold, end all threads and connections. Waiting acquires end with `RLockError`.

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ._client import hold_table
+from ._client.engine import Engine
 from ._client.transfers import detach_gen
 from ._sync.runtime import run
-from .base import BaseLock, log_failed_release
-from .errors import LeaseLostError, NotHeldError, RLockError
+from .base import log_failed_release, public_name
+from .errors import NOT_HELD, LeaseLostError, NotHeldError, RLockError
 from .events import log
+from .model import LeaseState
+from .procedures.acquire import AT_ONCE, FOR_EVER
 from .procedures.inspect import locked
+from .rules.holds import Hold
+from .rules.options import LockOptions
 
 if TYPE_CHECKING:
     # Otherwise type checkers refuse `threading.Condition(lock)`, and functions that take a `threading.RLock`.
@@ -21,6 +27,9 @@ else:
     _Interface = object
 
 
+Signal = TypeVar("Signal")
+
+
 class Lock(Protocol):
     """A lock for annotations: an `RLock`, a semaphore, several names, or a lock of ``threading``."""
 
@@ -28,6 +37,124 @@ class Lock(Protocol):
     def release(self) -> None: ...  # noqa: D102
     def __enter__(self) -> Any: ...
     def __exit__(self, kind: Any, error: Any, traceback: Any, /) -> None: ...
+
+
+class BaseLock(Generic[Signal]):
+    """The part of a lock that is the same for threads and tasks; see `rlock.RLock`."""
+
+    __slots__ = ("__weakref__", "_client", "_options")
+
+    _client: Any
+    _signal_type: ClassVar[type[Any]]
+
+    def __init__(self, client: Any, options: LockOptions | None = None) -> None:
+        if options is None:
+            raise TypeError("make locks with client.lock(name): a lock belongs to a client")
+        self._client = client
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """The name that all users of this lock share."""
+        return self._options.name
+
+    def _hold(self) -> Hold | None:
+        """The caller's hold. Makes no engine: without one there is no hold."""
+        engine: Engine | None = self._client._here()
+        return None if engine is None else engine.hold(self._options.hold_name)
+
+    def _until(self, blocking: bool, timeout: float) -> float:
+        """The instant at which an acquire gives up. Refuses the arguments that `threading.RLock` refuses."""
+        if blocking is True and timeout == -1:
+            return FOR_EVER
+        if timeout is None:
+            raise TypeError("timeout must be a number of seconds, or -1 to wait for ever, not None")
+        # Only for its errors: they differ between versions of Python.
+        threading.RLock().acquire(blocking, timeout)
+        if not blocking:
+            return AT_ONCE
+        return FOR_EVER if timeout == -1 else self._client._engine().clock() + timeout
+
+    def is_owned(self) -> bool:
+        """Whether the caller holds the lock with validity left, at this moment. See `remaining`."""
+        return self.remaining() > 0.0
+
+    @property
+    def hold_count(self) -> int:
+        """The caller's unreleased acquires, also after a loss. No network."""
+        hold = self._hold()
+        return 0 if hold is None else hold.count
+
+    def remaining(self) -> float:
+        """Seconds of validity left to the caller; 0.0 when it does not hold the lock.
+
+        Sends nothing. It may wait a moment for another thread that reads replies.
+        """
+        hold = self._hold()
+        return 0.0 if hold is None else self._client._here().holds.remaining(hold)
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` unless the caller holds the lock with validity left. Sends nothing.
+
+        The answer may be out of date a moment later: the system can stop the caller right after this call.
+
+        :raises LeaseLostError: the hold was lost, or the caller never had it; ``reason`` says which.
+        """
+        hold = self._hold()
+        if hold is None:
+            raise LeaseLostError(self.name, NOT_HELD)
+        if self._client._here().holds.state(hold) is LeaseState.LOST:
+            raise LeaseLostError(self.name, hold.reason)
+
+    @property
+    def lost(self) -> Signal:
+        """Set when the caller's present hold is lost: ``is_set()``, ``wait(timeout)`` (awaited with asyncio).
+
+        Keep it in a variable to ask after the release. Without a hold the signal is never set.
+        """
+        engine = self._client._engine()
+        hold = engine.hold(self._options.hold_name)
+        signal: Signal = self._signal_type(engine.holds, [] if hold is None else [hold])
+        # One step, without a mutex: a signal handler may ask as well, and both must get one signal.
+        return signal if hold is None else vars(hold.report).setdefault("signal", signal)
+
+    @property
+    def fencing_token(self) -> int:
+        """The number of the caller's hold: strictly greater for every later holder of this name.
+
+        Nested acquires have the same token. Send the token to the resource with each access, and let the
+        resource refuse a token below the highest one that it has seen (equal is allowed). This stops a holder
+        that was paused until its lease had ended, which no lock can do. So the token can also be read after a
+        loss.
+
+        No network: the acquire itself agrees on the token. The order needs no clock and no lease while a
+        quorum of masters remembers the last token, for an hour after the last use. After that it needs
+        masters' clocks that were not set back; after a loss of memory, clocks that also differ by less than
+        the time until the next acquire. The token fits into 53 bits: it is the masters' time in microseconds,
+        or a little more.
+
+        :raises LeaseLostError: the caller does not hold the lock.
+        """
+        hold = self._hold()
+        if hold is None:
+            raise LeaseLostError(self.name, NOT_HELD)
+        return hold.token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._holders():
+            raise TypeError(f"cannot pickle lock {self.name!r} while it is held: a hold stays in its process")
+        return type(self), (self._client, self._options)
+
+    def _holders(self) -> list[Hold]:
+        engine = self._client._here()
+        holds = [] if engine is None else engine.holds
+        return [each for each in holds if each.options.hold_name == self._options.hold_name]
+
+    def __repr__(self) -> str:
+        valid = [hold for hold in self._holders() if self._client._here().holds.remaining(hold) > 0]
+        holder = f" owner={valid[0].owner!r} count={valid[0].count}" if valid else ""
+        state = "locked" if valid else "unlocked"
+        return f"<{state} {public_name(self)} object name={self.name!r}{holder} at {id(self):#x}>"
 
 
 class LossSignal(hold_table.LossSignal):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import clock
@@ -15,8 +14,9 @@ from .._async.runtime import run
 from .._client import hold_table
 from .._client.runtime import Parker
 from .._client.transfers import adopt_gen, detach_gen
-from ..base import AsyncLock, BaseClient, BaseLock, Names, OnLost
+from ..base import AsyncLock, BaseClient
 from ..errors import RLockError
+from ..lock import BaseLock
 from ..model import LockStatus
 from ..procedures import inspect
 from ..rules.options import check_name
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import redis.asyncio
     import valkey.asyncio
 
-    from ..recipes.leader import AsyncLeader
-    from ..recipes.semaphore import AsyncSemaphore
-    from ..recipes.several import AsyncLocks
+    from ..recipes.leader import AsyncLeader as AsyncLeader
+    from ..recipes.semaphore import AsyncSemaphore as AsyncSemaphore
+    from ..recipes.several import AsyncLocks as AsyncLocks
 
     ReadyClient = redis.asyncio.Redis | valkey.asyncio.Valkey
 
@@ -94,7 +94,7 @@ class RLock(BaseLock[LossSignal], AsyncLock):
         )
 
 
-class Client(BaseClient[RLock, "ReadyClient"]):
+class Client(BaseClient[RLock, "ReadyClient", "AsyncSemaphore", "AsyncLocks", "AsyncLeader"]):
     """Locks for tasks; the arguments, errors and guarantees are those of `rlock.Client`.
 
     Nothing is connected before the first use. A client belongs to no event loop: in each loop that uses it,
@@ -109,27 +109,12 @@ class Client(BaseClient[RLock, "ReadyClient"]):
 
     _endpoint_type = Endpoint
     _lock_type = RLock
+    _prefix = "Async"
 
     def _set_up(self) -> None:
         self._engines: dict[asyncio.AbstractEventLoop, Engine] = {}
         # Otherwise a client that is dropped without close() leaves its sockets, which event loops know, open.
         weakref.finalize(self, _drop, self._engines).atexit = False
-
-    def semaphore(
-        self, name: str, *, permits: int, fair: bool = False, ttl: float | None = None, on_lost: OnLost = None
-    ) -> AsyncSemaphore:
-        """At most ``permits`` owners at a time; see `rlock.Client.semaphore`."""
-        from ..recipes.semaphore import AsyncSemaphore
-
-        return AsyncSemaphore(self, name, permits, fair, ttl, on_lost)
-
-    def locks(
-        self, names: Names, *, shared: Names = (), ttl: float | None = None, on_lost: OnLost = None
-    ) -> AsyncLocks:
-        """Several locks as one; see `rlock.Client.locks`."""
-        from ..recipes.several import AsyncLocks
-
-        return AsyncLocks(self, names, shared, ttl, on_lost)
 
     async def adopt(self, handle: str, **options: Any) -> RLock:
         """The lock of a handle, held by the calling task; see `rlock.Client.adopt`."""
@@ -149,19 +134,6 @@ class Client(BaseClient[RLock, "ReadyClient"]):
         """State that nothing was locked before; see `rlock.Client.init`, with its dangers."""
         engine = self._engine()
         return await engine.perform(inspect.init(engine.masters, engine.timeout))
-
-    def leader(
-        self,
-        name: str,
-        on_started: Callable[[int], object] | None = None,
-        on_stopped: Callable[[], object] | None = None,
-        ttl: float | None = None,
-        fair: bool = False,
-    ) -> AsyncLeader:
-        """A candidate for the one leader of its name, for ``async with``; see `rlock.Client.leader`."""
-        from ..recipes.leader import AsyncLeader
-
-        return AsyncLeader(self.lock(name, ttl=ttl, fair=fair), on_started, on_stopped)
 
     async def close(self) -> None:
         """Release all holds, end tasks and connections, in all loops. Waiting acquires get `RLockError`."""

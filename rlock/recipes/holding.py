@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from .._client.engine import Engine
-from ..base import AsyncLock, BaseLock, log_failed_release
+from ..base import AsyncLock, log_failed_release
 from ..errors import RLockError
+from ..lock import BaseLock
 from ..procedures.acquire import acquire
 from ..procedures.contender import Contender
 from ..procedures.port import Masters, Request, WaitGenerator

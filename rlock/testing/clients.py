@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._client.engine import Engine
 from .._sync.runtime import run
-from ..base import BaseLock
 from ..client import Client
 from ..errors import NotHeldError, RLockError
-from ..lock import RLock
+from ..lock import BaseLock, RLock
 from ..procedures.inspect import evict
 from ..procedures.port import WaitGenerator
 from ..procedures.renew import heal, renew
