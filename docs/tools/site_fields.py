@@ -29,6 +29,12 @@ def meanings(source: str) -> dict[str, str]:
 class Fields(griffe.Extension):
     """Adds the fields to the docstrings of dataclasses."""
 
+    def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:
+        """See griffe: called for each class when it is read."""
+        if any(str(base).endswith("Event") for base in cls.bases):  # `Event` makes them dataclasses
+            name = griffe.ExprName("dataclass", parent=cls.module)
+            cls.decorators.append(griffe.Decorator(name, lineno=None, endlineno=None))
+
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """See griffe: called for each class after it was read."""
         if cls.docstring is None or not any("dataclass" in str(each.value) for each in cls.decorators):

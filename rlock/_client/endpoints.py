@@ -73,16 +73,14 @@ def _quiet(connection_class: type[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Group:
-    """A primary and its replicas as one master, for clients that are made already.
+    """A primary and its replicas as one master, for a client that is made already.
 
-    ``master``: a ready client of the primary's address, or of ``Sentinel.master_for``; or a ``Sentinel`` of
-    redis-py or valkey-py, with the name of its ``service``. ``replicas``: how many the group has. All must
-    acknowledge a vote before it counts.
+    ``master``: a ready client of the primary's address; behind Sentinels it is a URL. ``replicas``: how many
+    the group has. All must acknowledge a vote before it counts.
     """
 
     master: Any = field(repr=False)  # older libraries show the password in the text of a client
     replicas: int
-    service: str = ""
 
 
 class Endpoint:
@@ -99,13 +97,14 @@ class Endpoint:
     tls = False
 
     def __init__(self, master: object) -> None:
-        self.library = library_of(master.master if isinstance(master, Group) else master, self.part)
-        if isinstance(master, str):
-            self._class, self._arguments = self._from_url(master)
-        elif isinstance(master, Group):
-            self._class, self._arguments = self._from_group(master)
+        client = master.master if isinstance(master, Group) else master
+        self.library = library_of(client, self.part)
+        if isinstance(master, Group):
+            self.replicas = _checked(master.replicas)
+        if isinstance(client, str):
+            self._class, self._arguments = self._from_url(client)
         else:
-            self._class, self._arguments = _from_client(self.library, master)
+            self._class, self._arguments = _from_client(self.library, client)
         self.tls = issubclass(self._class, self.library.SSLConnection)
         #: Pickled, to make the same endpoint in another process.
         self.source = master
@@ -134,25 +133,7 @@ class Endpoint:
             connection_class = self._behind(group.service, group.sentinels, connection_class)
         return connection_class, _without_pool(arguments)
 
-    def _from_group(self, group: Group) -> tuple[type[Any], dict[str, Any]]:
-        self.replicas, master, service = _checked(group.replicas), group.master, group.service
-        if isinstance(master, self.library.Redis):
-            pool = master.connection_pool
-            if not hasattr(pool, "sentinel_manager"):
-                return _from_client(self.library, master)
-            manager, service, arguments = pool.sentinel_manager, pool.service_name, pool.connection_kwargs
-            tls = issubclass(pool.connection_class, self.library.SSLConnection)
-        elif isinstance(master, self.library.sentinel.Sentinel) and service:
-            manager, arguments = master, dict(master.connection_kwargs)
-            tls = arguments.pop("ssl", False)
-        else:
-            name = _client_name(self.library)
-            raise OptionsError(f"a Group needs a ready {name}, or a Sentinel and its service's name")
-        kind = self.library.SSLConnection if tls else self.library.Connection
-        arguments = {key: value for key, value in arguments.items() if key != "connection_pool"}
-        return self._behind(service, manager.sentinels, kind), _without_pool(arguments)
-
-    def _behind(self, service: str, sentinels: Sequence[Any], connection_class: type[Any]) -> type[Any]:
+    def _behind(self, service: str, sentinels: Sequence[str], connection_class: type[Any]) -> type[Any]:
         """The class of connections that ask these Sentinels first."""
         asked = [type(self)(one) for one in sentinels]
         self.service = self.service_type(service, asked, self.library.ConnectionError)
@@ -332,6 +313,6 @@ def _from_client(library: Any, client: object) -> tuple[type[Any], dict[str, Any
     if hasattr(pool, "sentinel_manager"):
         raise OptionsError(
             "a failover forgets the last leases unless the replicas acknowledge them: "
-            "write rlock.Group(client, replicas=1), with the number of replicas"
+            f"name the Sentinels and the number of replicas in a URL, as {sentinel.FORM}"
         )
     return pool.connection_class, _without_pool(pool.connection_kwargs)

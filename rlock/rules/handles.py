@@ -41,15 +41,13 @@ class Handle(NamedTuple):
         try:
             rest, _, check = text.strip().rpartition(":")
             version, name, owner, *words, fleet = rest.split(":")
-            token, *above, count, lease_ms = map(int, words)
-            if version == "rlock1":  # without a mark, and with longer checksums
-                above, fleet = [0], "".join(found[:4] or NOT_KNOWN for found in fleet.split("-"))
-            numbers = token, token + sum(above), count, lease_ms
+            token, above, count, lease_ms = map(int, words)
+            numbers = token, token + above, count, lease_ms
             handle = cls(
                 check_name(unquote(name)), unquote(owner), *numbers, tuple(re.findall("....", fleet))
             )
-            known = checksum(rest) == check and version in ("rlock1", "rlock2") and len(above) == 1
-            if not known or min(*numbers, 1 + above[0]) < 1 or not is_owner(handle.owner):
+            known = checksum(rest) == check and version == "rlock2"
+            if not known or min(*numbers, 1 + above) < 1 or not is_owner(handle.owner):
                 raise ValueError
         except (AttributeError, TypeError, ValueError):
             raise OptionsError(

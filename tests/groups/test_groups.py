@@ -254,12 +254,6 @@ def test_a_url_says_who_is_asked_and_with_what(kind: type[Endpoint] | type[Async
 @pytest.mark.parametrize(
     ("master", "label"),
     [
-        (
-            rlock.Group(redis.sentinel.Sentinel([("s1", 1), ("s2", 2)]), 1, "m"),
-            "redis+sentinel://s1:1,s2:2/m",
-        ),
-        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), 1), "redis+sentinel://s1:1/m"),
-        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)], ssl=True), 1, "m"), "rediss+sentinel://s1:1/m"),
         (rlock.Group(redis.Redis("primary"), 1), "redis://primary:6379"),
         ("redis://primary?replicas=1", "redis://primary:6379"),
     ],
@@ -279,8 +273,12 @@ def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, labe
         ("redis+sentinel://s1/m?replicas=one", "the number of replicas"),
         ("redis+sentinel://s1/m?replicas=1&sentinel_tls=maybe", "write redis+sentinel://"),
         (",".join(["redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"] * 2), "twice"),
-        (redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), "replicas=1"),
-        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1), "name"),
+        (redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), "in a URL, as redis+sentinel://"),
+        (
+            rlock.Group(redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), 1),
+            "in a URL, as redis+sentinel://",
+        ),
+        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1), "redis+sentinel://"),
     ],
 )
 def test_a_wrong_url_or_client_is_refused_with_what_to_do(masters: Any, advice: str) -> None:

@@ -14,7 +14,7 @@ from rlock import Client
 from rlock.procedures import transfer
 from rlock.procedures.port import Request
 from rlock.rules import commands
-from rlock.rules.handles import NOT_KNOWN, Handle, checksum
+from rlock.rules.handles import NOT_KNOWN, Handle
 from rlock.rules.keys import owner_token
 from rlock.rules.quorum import Settle
 
@@ -142,11 +142,6 @@ HANDLE = Handle(
     60_000,
     ("12ab",) * 5,
 )
-#: Of version 1, which had no mark.
-OLD = (
-    "rlock1:orders%3A42:host%2F12%2FMainThread%3A00000000000170008000000000000000:1700000000000000:2:60000:"
-    "12ab0000-12ab0000--12ab0000-12ab0000"
-)
 
 
 @threads_only
@@ -223,13 +218,6 @@ def test_a_handle_is_a_short_word_of_the_shell() -> None:
     assert Handle.parse(odd.text(), 3) == odd
 
 
-def test_a_handle_of_version_1_is_read() -> None:
-    old = Handle.parse(f"{OLD}:{checksum(OLD)}", 5)
-    assert old.owner == owner_token("host/12/MainThread", 1, "0" * 18)
-    assert old.fleet == ("12ab", "12ab", NOT_KNOWN, "12ab", "12ab")
-    assert old[2:6] == (HANDLE.token, HANDLE.token, 2, 60_000)
-
-
 def test_a_name_that_makes_a_handle_too_long_is_refused_before_the_masters_know(client: Client) -> None:
     lock = client.lock("x" * 300)
     lock.acquire()
@@ -239,7 +227,7 @@ def test_a_name_that_makes_a_handle_too_long_is_refused_before_the_masters_know(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "x", HANDLE.text()[:-3], HANDLE.text().replace("42", "43"), OLD, "rlock3:1:2"]
+    "wrong", ["", "x", HANDLE.text()[:-3], HANDLE.text().replace("42", "43"), "rlock1:1:2"]
 )
 def test_a_text_that_is_no_handle_is_refused(wrong: str) -> None:
     with pytest.raises(rlock.OptionsError, match="is no handle of this version: pass on the whole text"):

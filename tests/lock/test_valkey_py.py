@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis.asyncio.sentinel
-import redis.sentinel
+import redis.asyncio
 
 import rlock
+from rlock._client import libraries
 from rlock.testing.local.embedded import ServerBinary
 
-from ..groups.group import SERVICE, ReplicatedGroup
+from ..groups.group import ReplicatedGroup
 from ..servers import PASSWORD, Fleet, acl_user
 from . import tasks
 
@@ -46,13 +46,15 @@ def test_ready_clients_of_valkey_py_are_masters(client_type: Any, library: Any, 
 
 
 @pytest.mark.parametrize(NAMES, [*LIBRARIES, (rlock.Client, redis), (tasks.Client, redis.asyncio)])
-def test_a_sentinel_of_each_library_is_asked(client_type: Any, library: Any, server: ServerBinary) -> None:
+def test_sentinels_are_asked_by_each_library(
+    client_type: Any, library: Any, server: ServerBinary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ReplicatedGroup(server, sentinels=1) as group:
-        hosts = [("127.0.0.1", group.sentinels[0].port)]
-        sentinel = library.sentinel.Sentinel(hosts, sentinel_kwargs={"password": PASSWORD}, password=PASSWORD)
-        for master in (sentinel, sentinel.master_for(SERVICE)):
-            with client_type(rlock.Group(master, 1, SERVICE), restart_guard=0) as client:
-                excludes(client, group.url)
+        monkeypatch.setattr(libraries, "_installed", lambda: library.__name__.partition(".")[0])
+        with client_type(group.url, restart_guard=0) as client:
+            assert client._endpoints[0].library is library
+            monkeypatch.undo()
+            excludes(client, group.url)
 
 
 @both
