@@ -13,8 +13,7 @@ from . import clock
 from ._client.transfers import adopt_gen
 from ._sync.connections import Endpoint
 from ._sync.engine import Engine
-from ._sync.greenlets import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches
-from ._sync.runtime import run
+from ._sync.runtime import OTHER_NATIVE_THREAD, PATCHED_TOO_LATE, check_patches, run
 from .base import BaseClient, clients
 from .errors import OptionsError, RLockError
 from .lock import RLock

@@ -101,8 +101,8 @@ class Endpoint:
         self.library = library_of(client, self.part)
         if isinstance(master, Group):
             self.replicas = _checked(master.replicas)
-        if isinstance(client, str):
-            self._class, self._arguments = self._from_url(client)
+        if isinstance(master, str):
+            self._class, self._arguments = self._from_url(master)
         else:
             self._class, self._arguments = _from_client(self.library, client)
         self.tls = issubclass(self._class, self.library.SSLConnection)
@@ -130,18 +130,11 @@ class Endpoint:
         if replicas is not None:
             self.replicas = _checked(replicas)
         if group is not None:
-            connection_class = self._behind(group.service, group.sentinels, connection_class)
+            asked = [type(self)(one) for one in group.sentinels]
+            self.service = self.service_type(group.service, asked, self.library.ConnectionError)
+            tls = "SSL" if issubclass(connection_class, self.library.SSLConnection) else ""
+            connection_class = getattr(self.library.sentinel, f"SentinelManaged{tls}Connection")
         return connection_class, _without_pool(arguments)
-
-    def _behind(self, service: str, sentinels: Sequence[str], connection_class: type[Any]) -> type[Any]:
-        """The class of connections that ask these Sentinels first."""
-        asked = [type(self)(one) for one in sentinels]
-        self.service = self.service_type(service, asked, self.library.ConnectionError)
-        tls = issubclass(connection_class, self.library.SSLConnection)
-        managed: type[Any] = getattr(
-            self.library.sentinel, f"SentinelManaged{'SSL' if tls else ''}Connection"
-        )
-        return managed
 
     @cached_property
     def label(self) -> str:
@@ -228,11 +221,7 @@ def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
 
 
 def _hint(library: Any) -> str:
-    return f"use {_URLS}, or a ready {_client_name(library)} object"
-
-
-def _client_name(library: Any) -> str:
-    return f"{library.__name__}.{library.Redis.__name__}"
+    return f"use {_URLS}, or a ready {library.__name__}.{library.Redis.__name__} object"
 
 
 def _checked(replicas: object) -> int:

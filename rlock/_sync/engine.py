@@ -18,8 +18,7 @@ from ..procedures.port import T, WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
 from ..rules.options import ClientOptions
 from .connections import Connections, Endpoint
-from .greenlets import hub_thread
-from .runtime import Runtime, run
+from .runtime import Runtime, hub_thread, run
 from .watchdog import Watchdog
 
 

@@ -1,13 +1,36 @@
-"""How threads wait: in place. Apart from sockets, nothing else in this package blocks."""
+"""How threads wait: in place. Apart from sockets, nothing else in this package blocks.
 
+gevent turns threads into greenlets, which wait by their hub. In some processes a client would stop for ever.
+"""
+
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from types import BuiltinFunctionType
 
 from .._client import runtime
 from .._client.runtime import NO_WAIT
+from ..errors import OptionsError
 from ..events import log
 from ..procedures.port import T, WaitGenerator
+
+EVENTLET = (
+    "eventlet has patched this process, and rlock does not support eventlet: "
+    "use gevent (monkey.patch_all()), ordinary threads, or rlock.asyncio"
+)
+PATCHED_IN_PART = "greenlets would wait in ways that stop all of them; patch everything, with no arguments"
+PATCHED_TOO_LATE = (
+    "this client was used before gevent patched the process, and would now stop all greenlets while it "
+    "waits: patch in the first lines of the program, or use the client only after the patch"
+)
+OTHER_NATIVE_THREAD = (
+    "this client belongs to the greenlets of another native thread, and their hub cannot wake this one: "
+    "make a client in each native thread (each worker of a gevent.threadpool)"
+)
+
+_GEVENT_PARTS = ("threading", "select", "socket", "time")
+_EVENTLET_PARTS = ("os", "select", "socket", "thread", "time")
 
 
 def run(generator: WaitGenerator[T]) -> T:
@@ -79,3 +102,28 @@ class Runtime(runtime.Runtime):
 
     def caller(self) -> object:
         return threading.get_ident()
+
+
+def hub_thread() -> int:
+    """The native thread whose hub runs the calling greenlet; 0 if threads are not patched.
+
+    Each native thread has its own hub, and a hub wakes its own greenlets only.
+    """
+    return 0 if type(threading.get_ident) is BuiltinFunctionType else threading.get_native_id()
+
+
+def check_patches() -> None:
+    """Refuse a process in which a client cannot work, with `OptionsError`.
+
+    Greenlets on locks of real threads stop the process for ever. Without a patched `select` no renewal runs.
+    """
+    eventlet = sys.modules.get("eventlet.patcher")
+    if eventlet is not None and any(map(eventlet.is_monkey_patched, _EVENTLET_PARTS)):
+        raise OptionsError(EVENTLET)
+    gevent = sys.modules.get("gevent.monkey")
+    patched = [part for part in _GEVENT_PARTS if gevent is not None and gevent.is_module_patched(part)]
+    missing = [part for part in _GEVENT_PARTS if part not in patched]
+    if patched and missing:
+        raise OptionsError(
+            f"gevent has patched {', '.join(patched)}, but not {', '.join(missing)}: {PATCHED_IN_PART}"
+        )

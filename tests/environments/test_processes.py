@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import rlock
-from rlock._sync.greenlets import EVENTLET
+from rlock._sync.runtime import EVENTLET
 
 from ..docs.pages import PYTHON, block, lay_out, starter, told
 from ..fixtures import FreshMasters
