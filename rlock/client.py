@@ -1,7 +1,5 @@
 """Client: the masters, and the connections and threads that all locks on them share."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import sys

@@ -1,7 +1,5 @@
 """RLock: the lock that threads hold."""
 
-from __future__ import annotations
-
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -187,7 +185,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
 
     __slots__ = ()
 
-    _client: Client
+    _client: "Client"
     _signal_type = LossSignal
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

@@ -1,21 +1,29 @@
-"""The engine of the asyncio driver: owners are tasks."""
+"""The engine of the asyncio driver: owners are tasks. Its watchdog is a task, too."""
 
 import asyncio
+import inspect
+import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from .._client import engine
+from .._client import engine, watchdog
 from .._client.engine import client_label
+from .._client.hold_table import HoldTable
+from .._client.watchdog import OnLost, log
 from ..clock import Clock
-from ..events import log
-from ..procedures.port import T, WaitGenerator
+from ..errors import LeaseLostError, RLockError
+from ..procedures.port import Masters, T, WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.options import ClientOptions
 from ..rules.timing import LINGER_S
 from .connections import Connections, Endpoint
 from .runtime import Runtime, run
-from .watchdog import Watchdog
+
+#: How often a cancelled watchdog checks whether a running task still holds a lock.
+CANCELLED_POLL_S = 0.02
+#: A renewal is reported as late after this many seconds, or this part of its ttl, whichever is more.
+LATE_S, LATE_PART = 0.25, 1 / 10
 
 
 class Engine(engine.Engine):
@@ -71,3 +79,103 @@ class Engine(engine.Engine):
 def _running(task: asyncio.Task[object]) -> Callable[[], bool]:
     there = weakref.ref(task)
     return lambda: (task := there()) is not None and not task.done()
+
+
+class Watchdog(watchdog.Watchdog):
+    """Renews in a task of its own.
+
+    `asyncio.run` cancels all tasks when its main task has ended, this one too. The other tasks may still
+    clean up under their locks. So a cancelled watchdog goes on renewing while a running task holds a lock.
+    Then it calls ``release_rest``, which releases the locks of the tasks that have ended, and ends.
+    """
+
+    def __init__(
+        self, holds: HoldTable, masters: Masters, release_rest: Callable[[], WaitGenerator[None]]
+    ) -> None:
+        super().__init__(holds, masters)
+        self._loop = asyncio.get_running_loop()
+        self._release_rest = release_rest
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+        #: Coroutines of `on_lost`: the event loop keeps only weak references to its tasks.
+        self._callbacks: set[asyncio.Future[None]] = set()
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._cancelled = False
+            # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
+            self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
+
+    def _ended(self) -> None:
+        pass  # `_start` asks the task itself whether it is done
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self._task is not None and self._task is not asyncio.current_task(self._loop):
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await run(self._run_gen())
+            except asyncio.CancelledError:
+                if self.stopped:
+                    raise
+                self._cancelled = True
+                continue
+            if not self._cancelled:
+                return
+            try:
+                await run(self._release_rest())
+            except RLockError as error:
+                log.debug("nothing was released: %s", error)  # the client is being closed
+            # Checked again: otherwise a lock that a task acquired during that wait would not be renewed.
+            if not self._held_by_running_task() or self._schedule.next_due() == math.inf:
+                return
+
+    def _take_due(self) -> list[Hold] | None:
+        if not self._cancelled:
+            return super()._take_due()
+        if not self._held_by_running_task():
+            return None
+        due = super()._take_due()
+        self._wake_at = min(self._wake_at, self._clock() + CANCELLED_POLL_S)
+        return due
+
+    def _held_by_running_task(self) -> bool:
+        return any(hold.owner_key.alive() for hold in self._holds)
+
+    def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
+        first = min(due, key=lambda hold: hold.renewal.due_at)
+        late = self._clock() - first.renewal.due_at
+        if late > max(LATE_S, LATE_PART * first.lease.ttl):
+            # Logged before any loss: a longer delay would cost the lease.
+            log.warning(
+                "lock %r is renewed %.1f s late: the event loop did not run; a coroutine that blocks for "
+                "longer than the lease of %g s loses its locks",
+                first.name,
+                late,
+                first.lease.ttl,
+            )
+        return super()._look_after(due)
+
+    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
+        # Not here: SystemExit in the callback would end the task that renews the other locks.
+        self._loop.call_soon(self._run_callback, on_lost, error)
+
+    def _run_callback(self, on_lost: OnLost, error: LeaseLostError) -> None:
+        try:
+            result = on_lost(error)
+            if inspect.isawaitable(result):
+                callback = asyncio.ensure_future(_finish(result, error))
+                self._callbacks.add(callback)
+                callback.add_done_callback(self._callbacks.discard)
+        except Exception:
+            log.exception("on_lost of lock %r raised", error.name)
+
+
+async def _finish(callback: Awaitable[object], error: LeaseLostError) -> None:
+    try:
+        await callback
+    except Exception:
+        log.exception("on_lost of lock %r raised", error.name)

@@ -1,7 +1,5 @@
 """The client of tasks, its locks and their loss signals."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import weakref
@@ -64,7 +62,7 @@ class RLock(BaseLock[LossSignal], AsyncLock):
 
     __slots__ = ()
 
-    _client: Client
+    _client: "Client"
     _signal_type = LossSignal
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

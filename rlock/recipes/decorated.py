@@ -1,7 +1,5 @@
 """The types of `rlock.locked`, for type checkers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
@@ -46,11 +44,11 @@ class Locked(Protocol[P, R_co]):
     # Through a class this may be a method, a class method or a static method: mypy cannot distinguish them
     # here, so it checks no parameters. Through an instance a static method loses its first parameter.
     @overload
-    def __get__(self, instance: None, owner: type[Any], /) -> Locked[..., R_co]: ...
+    def __get__(self, instance: None, owner: type[Any], /) -> "Locked[..., R_co]": ...
     @overload
     def __get__(
-        self: Locked[Concatenate[S, Q], R_co], instance: S, owner: type[Any] | None = None, /
-    ) -> Locked[Q, R_co]: ...
+        self: "Locked[Concatenate[S, Q], R_co]", instance: S, owner: type[Any] | None = None, /
+    ) -> "Locked[Q, R_co]": ...
 
 
 class Decorator(Protocol[B_co]):

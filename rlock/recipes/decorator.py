@@ -1,7 +1,5 @@
 """locked: a function that runs while it holds a lock."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect
@@ -9,18 +7,14 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
+from typing import Any, Literal, NoReturn, Unpack, overload
 
 from .. import clock
 from ..errors import LockBusyError, OptionsError
 from ..events import log
 from ..rules.options import ClientOptions, LockOptions
-from .decorated import Decorator, Name, Skip
+from .decorated import Decorator, Name, Options, Skip
 from .name_templates import described, name_from
-
-if TYPE_CHECKING:
-    from ..lock import RLock
-    from .decorated import Options
 
 #: The results of generator functions, also under `contextlib.contextmanager` and `asynccontextmanager`.
 _UNSTARTED = (
@@ -183,7 +177,7 @@ class _Decorator:
             made.__signature__ = inspect.signature(function)
         return made
 
-    def _wrapper(self, function: Any, lock_of: Callable[..., RLock]) -> Any:
+    def _wrapper(self, function: Any, lock_of: Callable[..., Any]) -> Any:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             lock, began = lock_of(*args, **kwargs), clock.now()

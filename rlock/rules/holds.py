@@ -3,8 +3,6 @@
 Not thread-safe: the mutex of `HoldTable` serialises the calls. ``now`` is a parameter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -87,8 +85,8 @@ class Hold:
     report: ReportState = field(default_factory=ReportState)
     name: str = field(init=False)
     lease: Lease = field(init=False)
-    writer: Hold | None = None  # of the same owner: its lease is this reader's, until it is released
-    reader: Hold | None = None  # of the same owner, which reads on after the release of this writer
+    writer: "Hold | None" = None  # of the same owner: its lease is this reader's, until it is released
+    reader: "Hold | None" = None  # of the same owner, which reads on after the release of this writer
     #: When the command was sent by which a quorum made it that reader; -inf: no quorum knew the writer.
     read_since: float = math.inf
     mark: int = 0  # of the handle that has its lease
