@@ -10,9 +10,8 @@ from rlock._client import calls, closing, engine, handshake, transfers
 from rlock._client.pipeline import Pipeline
 from rlock.procedures import acquire, attempt, hand_off, inspect, port, release, transfer
 from rlock.procedures.contender import Grant
-from rlock.rules import commands, lease, options, quorum, restart_guard, scripts
+from rlock.rules import commands, lease, options, quorum, restart_guard, scripts, timing
 from rlock.rules.restart_guard import Guard, same_memory
-from rlock.rules.timing import valid_until
 from rlock.testing.memory.masters import Master, Reply
 
 from .registry import Patches, around, bug
@@ -110,14 +109,13 @@ def validity_from_end(patches: Patches) -> None:
 
     for module in (acquire, attempt):
         patches.wrap(module, "attempt", late)
-        patches.set(module, "won_until", lambda *_: math.inf)
+    patches.set(timing, "won_until", lambda *_: math.inf)
 
 
 @bug("no limit to an acquisition", "3.7")
 def no_limit(patches: Patches) -> None:
     """An acquisition may take as long as its lease."""
-    for module in (attempt, acquire):
-        patches.set(module, "won_until", lambda sent_at, ttl, _: valid_until(sent_at, ttl))
+    patches.set(timing, "won_until", lambda sent_at, ttl, _: timing.valid_until(sent_at, ttl))
     # Or no client could be made that waits so long for a master.
     patches.set(options, "longest_acquisition", lambda _: math.inf)
 
@@ -220,8 +218,8 @@ def kept_for_the_lease(genuine: Any, lease_ms: int, *args: Any, **how: Any) -> A
 def only_messages(patches: Patches) -> None:
     """A waiter sleeps until it is told: it looks neither now and then, nor when the lease must be over."""
     # A day, and not infinity: poll() takes no such time-out.
-    patches.set(acquire, "poll_wait", lambda *_, **__: 86_400.0)
-    patches.set(acquire, "expiry_wait", lambda *_: 86_400.0)
+    patches.set(timing, "poll_wait", lambda *_, **__: 86_400.0)
+    patches.set(timing, "expiry_wait", lambda *_: 86_400.0)
 
 
 @bug("hand-off counted from its receipt", "3.1")

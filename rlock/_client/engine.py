@@ -19,14 +19,12 @@ from ..procedures.port import ClientContext, Port, WaitGenerator
 from ..procedures.release import Released, release
 from ..procedures.transfer import detach
 from ..procedures.withdraw import withdraw
-from ..rules import commands, keys
+from ..rules import commands, keys, timing
 from ..rules.handles import Handle
 from ..rules.holds import Hold, OwnerKey
-from ..rules.keys import WIRES, lock_name, token_of, waiter_name
 from ..rules.lease import Lease, LeaseEvent
 from ..rules.options import ClientOptions, LockOptions
 from ..rules.restart_guard import Guard
-from ..rules.timing import CLAIM_S
 from .calls import Calls
 from .closing import close
 from .connections import Wiring
@@ -54,7 +52,7 @@ class Engine(Port):
         guard.on_uncounted, guard.on_longer = self._grant_uncounted, self._longer_lease
         # Seeded by the system: otherwise two processes forked from one would back off in step.
         random = Random()
-        client_id, wire = os.urandom(8).hex(), WIRES[options.interop]
+        client_id, wire = os.urandom(8).hex(), keys.WIRES[options.interop]
         masters = [one.label for one in endpoints]
         groups = {i: one.replicas for i, one in enumerate(endpoints) if one.replicas is not None}
         self.context = ClientContext(masters, clock, random, guard, client_id, wire=wire, groups=groups)
@@ -215,7 +213,7 @@ class Engine(Port):
     def held(self, name: str) -> Hold:
         """The caller's hold, lost or not. Raises `NotHeldError`."""
         if (hold := self.hold(name)) is None:
-            raise NotHeldError(lock_name(name), self.holds.holder(lock_name(name)))
+            raise NotHeldError(keys.lock_name(name), self.holds.holder(keys.lock_name(name)))
         return hold
 
     def release_gen(self, hold: Hold) -> WaitGenerator[None]:
@@ -257,7 +255,7 @@ class Engine(Port):
                     if not lost:
                         releasing[hold.owner] = hold
                         if hold.waiter:
-                            self.notifications.left.append(token_of(hold.waiter))
+                            self.notifications.left.append(keys.token_of(hold.waiter))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
@@ -311,7 +309,7 @@ class Engine(Port):
 
     def pass_on(self, name: str, token: str) -> None:
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
-        waiter = waiter_name(token, self.context.client_id)
+        waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
             # A late hand-off may reach an owner that already holds the lock: its release passes it on. The
             # release of a lost hold may be long in coming.
@@ -322,7 +320,7 @@ class Engine(Port):
             )
             if holding or token in self.notifications.left:
                 return
-        self.masters.send(commands.leave_queue(self.context.wire, name, waiter), resend_for=CLAIM_S)
+        self.masters.send(commands.leave_queue(self.context.wire, name, waiter), resend_for=timing.CLAIM_S)
 
     def _close_gen(self) -> WaitGenerator[None]:
         return close(self.holds, self.masters, self.notifications, self.watchdog)

@@ -15,21 +15,11 @@ import math
 from collections.abc import Sequence
 
 from ..model import Code, Vote
-from ..rules import commands
+from ..rules import commands, keys, timing
 from ..rules.holds import Hold
-from ..rules.keys import BANNED, READERS, holder_identity
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
-from ..rules.timing import (
-    LAST_ROUND_S,
-    expiry_wait,
-    poll_wait,
-    split_wait,
-    spread_wait,
-    unreachable_wait,
-    won_until,
-)
 from ..rules.waiting import Move, Stage, Step, next_move
 from .attempt import attempt, settle, take_place
 from .contender import Contender, Findings, Grant
@@ -99,7 +89,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
 def _read_within(port: Port, contender: Contender, writer: Hold) -> bool:
     """Make a reader's hold of the writer's. The masters learn of it when the writer is released."""
     fresh, uuid = port.context.new_owner(contender.label), writer.owner.rpartition(":")[2]
-    owner = f"{contender.label}:{uuid[:BANNED]}{fresh[-12:]}"  # an eviction of the writer bans it, too
+    owner = f"{contender.label}:{uuid[: keys.BANNED]}{fresh[-12:]}"  # an eviction of the writer bans it, too
     contender.owners.append(owner)
     return port.admit(contender, Grant(owner, writer.acquired_at, token=writer.token))
 
@@ -140,7 +130,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             failures += 1
             port.report_failure(no_quorum(context, options, findings.verdict, ballot), failures)
             wake = yield from port.notifications.wait(
-                contender, min(now + unreachable_wait(random, failures), until)
+                contender, min(now + timing.unreachable_wait(random, failures), until)
             )
         elif move is Move.SUBSCRIBE:
             # A release before the confirmation sends no message here, so another try follows at once.
@@ -152,7 +142,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             certain = ballot.split()
             if not certain and splits > 1:
                 port.report_failure(no_quorum(context, options, findings.verdict, ballot), splits)
-            wait = split_wait(random, splits, ballot.decided_at - ballot.sent_at, certain=certain)
+            wait = timing.split_wait(random, splits, ballot.decided_at - ballot.sent_at, certain=certain)
             wake = yield from port.notifications.wait(contender, min(now + wait, until))
         else:
             failures = splits = 0
@@ -176,7 +166,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
 def _time_for(remaining: float, options: LockOptions) -> float:
     """The time-out of a round: at most the remaining time, but long enough for a round to succeed."""
     timeout = options.lease.request_timeout
-    return timeout if remaining <= 0 else min(timeout, max(remaining, LAST_ROUND_S))
+    return timeout if remaining <= 0 else min(timeout, max(remaining, timing.LAST_ROUND_S))
 
 
 def _nudge(port: Port, contender: Contender, timeout: float) -> WaitGenerator[None]:
@@ -208,7 +198,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     clock, until, ballot = context.clock, contender.until, findings.ballot
     holder = findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
-    free_at = clock() + expiry_wait(ttls, ballot.quorum - ballot.granted)
+    free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
     master = -1
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
@@ -217,7 +207,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if contender.confirmed_by(confirmed, context.quorum) or (hears and place is not None and place.aside):
             place.aside = False  # type: ignore[union-attr]
             return Wake.TIME
-        look_at = clock() + poll_wait(context.random, subscribed=not briefly and hears)
+        look_at = clock() + timing.poll_wait(context.random, subscribed=not briefly and hears)
         briefly = False
         wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
         if wake is not Wake.TIME or clock() >= until:
@@ -240,12 +230,12 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if place is not None and vote.holder == place.owner:
             return Wake.HANDED
         if vote.ttl_ms >= 0:
-            expires_at = clock() + expiry_wait([vote.ttl_ms], 1)
-            named = holder_identity(vote.holder)
+            expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
+            named = keys.holder_identity(vote.holder)
             holder = holder or named
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
-            renewed = named == holder and vote.holder != READERS and free_at < math.inf
+            renewed = named == holder and vote.holder != keys.READERS and free_at < math.inf
             later = max if renewed else min
             free_at = later(free_at, expires_at)
 
@@ -283,7 +273,7 @@ def _spread(port: Port, contender: Contender) -> WaitGenerator[Wake]:
     crowd = context.wire.shared and context.quorum > 1 and not findings.ballot.faulted
     if contender.place is None or not crowd:
         return Wake.FREE
-    wait = spread_wait(context.random, findings.queue_length, findings.took_s)
+    wait = timing.spread_wait(context.random, findings.queue_length, findings.took_s)
     at = min(context.clock() + wait, contender.until)
     wake = Wake.FREE
     # Messages about undone votes must not end the delay.
@@ -298,7 +288,7 @@ def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     local, contender.local_grant = contender.local_grant, None
     assert local is not None
     assert contender.place is not None
-    until = won_until(local.sent_at, options.lease.ttl, options.lease.longest)
+    until = timing.won_until(local.sent_at, options.lease.ttl, options.lease.longest)
     token = agreed_on(local.tokens, context.quorum)
     if not token:
         token = yield from agree(port.masters, options, local.owner, local.tokens, until)

@@ -4,12 +4,10 @@ Source: "Distributed Locks with Redis" (redis.io), section "The Redlock algorith
 """
 
 from ..model import Code, Verdict
-from ..rules import commands
+from ..rules import commands, keys, timing
 from ..rules.command_templates import Command
-from ..rules.keys import holder_identity, same_process
 from ..rules.quorum import Settle
 from ..rules.tickets import Place
-from ..rules.timing import SETTLE_TRIES, STRAGGLERS_S, lease_ms, settle_wait, won_until
 from ..rules.waiting import Stage, Step
 from .contender import Contender, Grant
 from .fencing import agree, agreed_on, note_lease
@@ -42,7 +40,7 @@ def attempt(
         ballot = yield from port.masters.call(Request(command, timeout, Settle.HOLDER))
         if ballot.faulted and ballot.duplicated:
             raise impossible(context, options.name, ballot)
-        until = won_until(ballot.sent_at, ttl, options.lease.longest)
+        until = timing.won_until(ballot.sent_at, ttl, options.lease.longest)
         verdict = ballot.judge(context.clock(), until)
         if verdict is _WON:
             context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
@@ -60,13 +58,13 @@ def attempt(
         elif ballot.outstanding and ballot.settled and _may_wait_for_stragglers(contender):
             # A master that refuses within this moment needs no undo.
             decided_at = ballot.decided_at
-            wait = min(2 * (decided_at - ballot.sent_at), STRAGGLERS_S)
+            wait = min(2 * (decided_at - ballot.sent_at), timing.STRAGGLERS_S)
             yield from port.masters.collect([ballot], context.clock() + wait)
             ballot.decided_at = decided_at
             verdict = ballot.judge(decided_at, until)
         findings.note(verdict, ballot)
-        may_settle = keep and verdict is Verdict.SPLIT and findings.settling < SETTLE_TRIES
-        if not (may_settle and ballot.leader(findings.passed_over) == holder_identity(owner)):
+        may_settle = keep and verdict is Verdict.SPLIT and findings.settling < timing.SETTLE_TRIES
+        if not (may_settle and ballot.leader(findings.passed_over) == keys.holder_identity(owner)):
             break
         kept = True
         yield from pause(port, contender)
@@ -83,7 +81,7 @@ def attempt(
 def _command(port: Port, contender: Contender, owner: str) -> Command:
     context, options = port.context, contender.options
     name, fair, guarded = options.name, options.fair, context.guard.on
-    lease = lease_ms(options.lease.ttl)
+    lease = timing.lease_ms(options.lease.ttl)
     now_us = context.time.us(context.clock())
     # Otherwise each master that gave a higher token would give another one again, with each attempt.
     token = max(now_us, contender.findings.next_token())
@@ -97,7 +95,8 @@ def _command(port: Port, contender: Contender, owner: str) -> Command:
 
 def take_place(context: ClientContext, contender: Contender) -> Place:
     options, owner = contender.options, context.new_owner(contender.label)
-    place = Place(options.name, owner, context.client_id, lease_ms(options.lease.ttl), fair=options.fair)
+    lease_ms = timing.lease_ms(options.lease.ttl)
+    place = Place(options.name, owner, context.client_id, lease_ms, fair=options.fair)
     # First: an interrupt in between must find the place, or it would stay in the queue.
     contender.owners.append(owner)
     contender.place = place
@@ -115,7 +114,7 @@ def _may_wait_for_stragglers(contender: Contender) -> bool:
     # While it waits, no thread of its process could hand it the lock. In fair mode that is rare.
     holder = contender.findings.holder or ""
     return contender.place is not None and (
-        contender.options.fair or not same_process(holder, contender.key.label)
+        contender.options.fair or not keys.same_process(holder, contender.key.label)
     )
 
 
@@ -148,7 +147,7 @@ def pause(port: Port, contender: Contender) -> WaitGenerator[None]:
     """Let other contenders act before the next round that settles a split."""
     context, findings = port.context, contender.findings
     took = findings.ballot.decided_at - findings.ballot.sent_at
-    wait = settle_wait(context.random, findings.settling, took)
+    wait = timing.settle_wait(context.random, findings.settling, took)
     findings.settling += 1
     yield from port.notifications.wait(contender, context.clock() + wait)
 
@@ -166,7 +165,7 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     context, options, findings = port.context, contender.options, contender.findings
     timeout = options.lease.request_timeout
     seen: dict[int, str] = {}
-    while findings.verdict in _OPEN and not findings.contended and findings.settling < SETTLE_TRIES:
+    while findings.verdict in _OPEN and not findings.contended and findings.settling < timing.SETTLE_TRIES:
         yield from pause(port, contender)
         status = commands.status(options.name, waiters=1, guarded=context.guard.on)
         look = yield from port.masters.call(Request(status, timeout, Settle.HOLDER))

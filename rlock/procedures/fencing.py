@@ -9,10 +9,9 @@ memory robustly in message-passing systems" (JACM 1995).
 from collections.abc import Sequence
 
 from ..model import Code
-from ..rules import commands
+from ..rules import commands, timing
 from ..rules.options import LockOptions
 from ..rules.quorum import Settle
-from ..rules.timing import lease_ms
 from .port import Masters, Request, WaitGenerator
 
 
@@ -57,6 +56,6 @@ def note_lease(
     timeout = min(lease.request_timeout, until - context.clock())
     if timeout <= 0:
         return 0
-    command = commands.renew(lease_ms(lease.ttl), [(options.name, owner, hold_count, token)])
+    command = commands.renew(timing.lease_ms(lease.ttl), [(options.name, owner, hold_count, token)])
     ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
     return token if ballot.granted >= ballot.quorum and context.guard.noted >= lease.ttl else 0

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 from ..events import MasterHealed
 from ..model import Code, FaultKind, LeaseState, Vote
-from ..rules import commands
+from ..rules import commands, timing
 from ..rules.command_templates import Command
 from ..rules.holds import Hold
 from ..rules.lease import Answer, LeaseEvent, LockVotes
 from ..rules.quorum import Ballot, Settle
-from ..rules.timing import lease_ms
 from .port import ClientContext, Masters, Request, WaitGenerator
 from .release import end
 
@@ -82,7 +81,7 @@ def judge(
 
 def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: Settle, **how: Any) -> Request:
     leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
-    command = make(lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
+    command = make(timing.lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
     # A key that is put back behind its release would have no holder.
     wanted = partial(_stand, holds) if make is commands.heal else None
     return Request(command, holds[0].options.lease.request_timeout, settle, wanted=wanted, **how)

@@ -8,14 +8,12 @@ lock in between. `evidence/spec/Detach.tla` shows that each condition is needed.
 
 from ..errors import LeaseLostError
 from ..model import Code, Verdict
-from ..rules import commands
+from ..rules import commands, keys, timing
 from ..rules.handles import NOT_KNOWN, Handle, checksum
 from ..rules.holds import Hold
-from ..rules.keys import READERS
 from ..rules.lease import LockVotes
 from ..rules.options import LockOptions
 from ..rules.quorum import Ballot, Settle
-from ..rules.timing import SETTLE_TRIES, lease_ms, won_until
 from .attempt import pause
 from .contender import Contender, Grant
 from .fencing import note_lease
@@ -32,7 +30,7 @@ def fleet(context: ClientContext) -> list[str]:
 def handle_of(context: ClientContext, hold: Hold, ttl: float) -> Handle:
     process = hold.owner_key.label.rpartition("/")[0]  # without the thread: a handle has to be short
     owner = context.new_owner(f"{process}/handle")
-    return Handle(hold.name, owner, hold.token, hold.token, hold.count, lease_ms(ttl), fleet(context))
+    return Handle(hold.name, owner, hold.token, hold.token, hold.count, timing.lease_ms(ttl), fleet(context))
 
 
 def detach(port: Port, hold: Hold, handle: Handle) -> WaitGenerator[Released]:
@@ -99,7 +97,7 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
         contender.owners.remove(owner)
         contender.findings.note(verdict, ballot)
         unsettled = verdict in (Verdict.SPLIT, Verdict.HELD)  # several adopters, and none is certain
-        if lost or not unsettled or contender.findings.settling >= SETTLE_TRIES:
+        if lost or not unsettled or contender.findings.settling >= timing.SETTLE_TRIES:
             raise lost or no_quorum(context, options, verdict, ballot)
         yield from pause(port, contender)
 
@@ -120,7 +118,7 @@ def take(
     ballot = yield from masters.call(request)
     rests = sorted(vote.ttl_ms for vote in list(ballot.votes.values()) if vote.code == Code.YES)
     rest = rests[-ballot.quorum] / 1000 if len(rests) >= ballot.quorum else 0.0
-    now, until = context.clock(), won_until(ballot.sent_at, rest, lease.longest)
+    now, until = context.clock(), timing.won_until(ballot.sent_at, rest, lease.longest)
     verdict = ballot.judge(now, until)
     if verdict is Verdict.WON:
         count = handle.hold_count
@@ -139,7 +137,7 @@ def refusal(context: ClientContext, handle: Handle, ballot: Ballot) -> LeaseLost
     passed = sum(vote.code == Code.FOREIGN and vote.holder == handle.owner for vote in votes)
     if other not in (None, handle.owner):
         named = [vote for vote in votes if vote.holder == other]
-        if other != READERS and not any(vote.hold_count or vote.token > handle.mark for vote in named):
+        if other != keys.READERS and not any(vote.hold_count or vote.token > handle.mark for vote in named):
             return None  # it has begun to adopt it, and may give it back
         reason = f"{other} has the lock: it adopted the handle before, or acquired it after the lease"
     elif absent + passed <= ballot.masters - ballot.quorum:

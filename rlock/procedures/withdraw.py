@@ -5,8 +5,7 @@ sends the undo of each token in `Contender.owners`. It waits for nothing, so it 
 two lines.
 """
 
-from ..rules import commands
-from ..rules.keys import waiter_name
+from ..rules import commands, keys
 from ..rules.options import LockOptions
 from ..rules.waiting import Stage, Step
 from .contender import Contender
@@ -15,7 +14,7 @@ from .port import Masters, Port
 
 def undo(masters: Masters, options: LockOptions, owner: str) -> None:
     """Remove an owner token's vote and queue place from all masters."""
-    waiter = waiter_name(owner, masters.context.client_id)
+    waiter = keys.waiter_name(owner, masters.context.client_id)
     command = commands.undo(masters.context.wire, options.name, owner, waiter)
     masters.send(command, resend_for=options.lease.ttl)
 
