@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from .._client import connections, endpoints
 from .._client.connection import Connection, MasterConnection
 from .._client.handshake import HandshakeResult
-from .._client.reader import AsyncParser
+from .._client.libraries import AsyncParser
 from .._client.runtime import RunningCalls, Waiter, in_thread
 from .._client.sentinel import AsyncService
 from ..procedures.port import WaitGenerator

@@ -106,9 +106,6 @@ class Watchdog(watchdog.Watchdog):
             # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
-    def _ended(self) -> None:
-        pass  # `_start` asks the task itself whether it is done
-
     def stop(self) -> None:
         self.stopped = True
         if self._task is not None and self._task is not asyncio.current_task(self._loop):

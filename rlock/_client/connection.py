@@ -17,7 +17,7 @@ from ..procedures.port import Request
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot
 from .handshake import NO_TLS, HandshakeResult
-from .reader import Reader
+from .libraries import Reader
 from .runtime import Parker
 
 #: Commands that are kept for one unreachable master. The oldest go first: their leases end first.

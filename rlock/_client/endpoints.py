@@ -20,8 +20,7 @@ from ..procedures.port import WaitGenerator
 from ..rules.options import split_urls
 from . import sentinel
 from .handshake import ConnectOptions, connect
-from .libraries import library_of, secrets_of
-from .reader import Parser
+from .libraries import Parser, library_of, secrets_of
 
 #: Arguments that are objects: no URL can give them.
 _OBJECTS = (
@@ -195,7 +194,6 @@ class Endpoint:
 
 
 def endpoints(masters: object, kind: type[Endpoint]) -> list[Endpoint]:
-    """Checked masters: at least one, each a URL, a ready client or an endpoint, no server twice."""
     library = library_of(masters, kind.part)
     hint = _hint(library)
     if isinstance(masters, str):

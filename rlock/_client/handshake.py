@@ -5,7 +5,7 @@
 import encodings.idna  # noqa: F401
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from ..events import log
@@ -198,15 +198,8 @@ def _field(info: Any, name: str) -> str:
     return replies.fields(info).get(name, "")
 
 
-_warned: set[tuple[str, str]] = set()
-
-
+@cache  # it warns once
 def _check_eviction(label: str, policy: str) -> None:
-    if policy not in ("", "noeviction") and (label, policy) not in _warned:
-        _warned.add((label, policy))
-        log.warning(
-            "%s has maxmemory-policy %s: under memory pressure it throws held locks away silently; "
-            "set it to noeviction",
-            label,
-            policy,
-        )
+    if policy not in ("", "noeviction"):
+        danger = "under memory pressure it throws held locks away silently; set it to noeviction"
+        log.warning("%s has maxmemory-policy %s: %s", label, policy, danger)

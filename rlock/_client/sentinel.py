@@ -43,7 +43,6 @@ def is_sentinel(url: str) -> bool:
 
 
 def take_apart(url: str) -> GroupUrl | None:
-    """The parts of a group's URL; None: it cannot be read."""
     found = _URL.fullmatch(url)
     if found is None:
         return None

@@ -48,8 +48,7 @@ class Watchdog(ABC):
     def _start(self) -> None:
         """Start the thread or task unless it runs. Raises RuntimeError on failure. With the mutex."""
 
-    @abstractmethod
-    def _ended(self) -> None:
+    def _ended(self) -> None:  # noqa: B027
         """The thread or task ends, because nothing is left to renew. With the mutex."""
 
     @abstractmethod

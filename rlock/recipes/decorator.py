@@ -13,8 +13,7 @@ from .. import clock
 from ..errors import LockBusyError, OptionsError
 from ..events import log
 from ..rules.options import ClientOptions, LockOptions
-from .decorated import Decorator, Name, Options, Skip
-from .name_templates import described, name_from
+from .decorated import Decorator, Name, Options, Skip, described, name_from
 
 #: The results of generator functions, also under `contextlib.contextmanager` and `asynccontextmanager`.
 _UNSTARTED = (

@@ -119,7 +119,6 @@ class Hold:
         return FIXED if ended_by is LeaseEvent.EXPIRED and not self.options.renew else ended_by.value
 
     def renewal_stop(self, now: float) -> Stop | None:
-        """Why the hold must not be renewed; None: it must be."""
         options = self.options
         if self.writer is not None:
             return WITHIN

@@ -15,7 +15,6 @@ class Script:
 
     @cached_property
     def sha(self) -> str:
-        """Its key in the script cache of a master."""
         return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 

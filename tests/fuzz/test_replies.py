@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import rlock
 from rlock import events
 from rlock._client.handshake import ConnectOptions, handshake
-from rlock._client.reader import Reader
+from rlock._client.libraries import Reader
 from rlock._client.runtime import NO_WAIT
 from rlock._sync.runtime import run
 from rlock.cli.scan import info, names

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from ..._client import handshake
 from ..._client.engine import client_label
-from ..._client.reader import LONGEST_REPLY
+from ..._client.libraries import LONGEST_REPLY
 from ..._sync.connections import Endpoint
 from ...clock import now
 from ...model import Code

@@ -11,8 +11,7 @@ from typing import Any
 
 import hiredis
 
-from ..._client.libraries import library_of
-from ..._client.reader import Reader
+from ..._client.libraries import Reader, library_of
 from ..._sync.connections import Endpoint
 from ...rules.command_templates import Command
 from ...rules.replies import is_noscript
