@@ -236,13 +236,13 @@ class AsyncLock(Protocol):
         try:
             await self.release()
         except RLockError as failure:
-            if error is None:
-                raise
-            log_failed_release(failure, error)
+            raise_or_log(failure, error)
 
 
-def log_failed_release(failure: RLockError, error: BaseException) -> None:
-    """Log a failed release, and add it as a note to the exception of the body, which is not replaced."""
+def raise_or_log(failure: RLockError, error: BaseException | None) -> None:
+    """Log a failed release, and add it as a note to the exception of the body; without one, raise it."""
+    if error is None:
+        raise failure
     log.error("%s", failure)
     error.add_note(f"rlock: {failure}")
 

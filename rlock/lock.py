@@ -7,7 +7,7 @@ from ._client import hold_table
 from ._client.engine import Engine
 from ._client.transfers import detach_gen
 from ._sync.runtime import run
-from .base import log_failed_release, public_name
+from .base import public_name, raise_or_log
 from .errors import NOT_HELD, LeaseLostError, NotHeldError, RLockError
 from .events import log
 from .model import LeaseState
@@ -251,9 +251,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             after = self.hold_count - 1
             self.release()
         except RLockError as failure:
-            if error is None:
-                raise
-            log_failed_release(failure, error)
+            raise_or_log(failure, error)
         except BaseException:
             # A Ctrl-C before the release: without this the lock would stay held.
             if self.hold_count > after:

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from .._client import engine, watchdog
-from .._client.engine import client_label
 from .._client.hold_table import HoldTable
-from .._client.watchdog import OnLost, log
 from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
+from ..events import log
 from ..procedures.port import Masters, T, WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.options import ClientOptions
@@ -39,7 +38,7 @@ class Engine(engine.Engine):
             raise RuntimeError("no task is running: a lock of rlock.asyncio is held by a task")
         key = self._keys.get(task)
         if key is None:
-            key = self._keys[task] = OwnerKey(client_label(task.get_name()), _running(task))
+            key = self._keys[task] = OwnerKey(engine.client_label(task.get_name()), _running(task))
         return key
 
     def hold(self, name: str) -> Hold | None:
@@ -156,11 +155,11 @@ class Watchdog(watchdog.Watchdog):
             )
         return super()._look_after(due)
 
-    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
+    def _call_on_lost(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
         # Not here: SystemExit in the callback would end the task that renews the other locks.
         self._loop.call_soon(self._run_callback, on_lost, error)
 
-    def _run_callback(self, on_lost: OnLost, error: LeaseLostError) -> None:
+    def _run_callback(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
         try:
             result = on_lost(error)
             if inspect.isawaitable(result):

@@ -14,13 +14,6 @@ from ..rules.replies import text
 from .libraries import errors
 from .runtime import RunningCalls, in_thread
 
-#: A group's scheme, and the scheme of its servers.
-SCHEMES = {
-    "redis+sentinel": "redis",
-    "rediss+sentinel": "rediss",
-    "valkey+sentinel": "redis",
-    "valkeys+sentinel": "rediss",
-}
 FORM = "redis+sentinel://host:26379,host:26379/service?replicas=1"
 PORT = 26379
 #: How long one Sentinel may take for each step of its answer, and for its name and all steps.
@@ -28,7 +21,8 @@ SENTINEL_S = 0.5
 DEADLINE_S = 1.5
 LATE = f"no answer within {DEADLINE_S:g} s"
 
-_URL = re.compile(r"([^:]+)://(?:([^/?#]*)@)?([^/?#@]+)/([A-Za-z0-9._-]+)/?(?:\?([^#]*))?")
+_SCHEME = r"(?:redis|valkey)(s?)\+sentinel://"
+_URL = re.compile(_SCHEME + r"(?:([^/?#]*)@)?([^/?#@]+)/([A-Za-z0-9._-]+)/?(?:\?([^#]*))?")
 _YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -39,16 +33,16 @@ class GroupUrl(NamedTuple):
 
 
 def is_sentinel(url: str) -> bool:
-    return url.partition("://")[0] in SCHEMES
+    return re.match(_SCHEME, url) is not None
 
 
 def take_apart(url: str) -> GroupUrl | None:
     found = _URL.fullmatch(url)
     if found is None:
         return None
-    scheme, login, hosts, service, query = found.groups()
+    secure, login, hosts, service, query = found.groups()
     options = dict(parse_qsl(query or "", keep_blank_values=True))
-    tls = _YES_OR_NO.get(options.pop("sentinel_tls", "yes" if SCHEMES[scheme] == "rediss" else "no"))
+    tls = _YES_OR_NO.get(options.pop("sentinel_tls", "yes" if secure else "no"))
     user, password = options.pop("sentinel_username", ""), options.pop("sentinel_password", "")
     if tls is None:
         return None
@@ -60,7 +54,7 @@ def take_apart(url: str) -> GroupUrl | None:
         where = host if re.search(r":[0-9]+$", host) else f"{host}:{PORT}"
         options_of_it = f"?{urlencode(of_tls)}" if tls and of_tls else ""
         sentinels.append(f"{'rediss' if tls else 'redis'}://{asked}{where}{options_of_it}")
-    server = f"{SCHEMES[scheme]}://{f'{login}@' if login else ''}primary/{database}"
+    server = f"redis{secure}://{f'{login}@' if login else ''}primary/{database}"
     return GroupUrl(service, server + (f"?{urlencode(options)}" if options else ""), sentinels)
 
 

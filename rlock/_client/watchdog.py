@@ -4,14 +4,14 @@ It runs while the client holds a lock. Each check of a lease computes a loss fro
 (`rules/lease.py`); the watchdog only reports it.
 """
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from .. import events
 from ..errors import LeaseLostError, RLockError
-from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
+from ..events import emit, log, observed
 from ..procedures.port import Masters, WaitGenerator
 from ..procedures.release import end
 from ..procedures.renew import RenewalOutcome, heal, renew
@@ -19,8 +19,6 @@ from ..rules.holds import Hold
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
 from ..rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
 from .hold_table import HoldTable, emit_in_order
-
-log = logging.getLogger("rlock")
 
 OnLost = Callable[[LeaseLostError], object]
 
@@ -120,7 +118,7 @@ class Watchdog(ABC):
         if signal is not None:
             signal.set()
         try:
-            emit_in_order(hold, Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
+            emit_in_order(hold, events.Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
         finally:
             # After the log record, because the callback may end the process. In `finally`: otherwise an
             # observer that raises would hide the loss from the owner.
@@ -198,13 +196,13 @@ class Watchdog(ABC):
                 self.report_loss(hold)
             if observed():
                 failed = sum(outcome.event is LeaseEvent.FAILED for outcome in outcomes)
-                emit(Renewed(len(renewing), failed, took))
+                emit(events.Renewed(len(renewing), failed, took))
 
-    def _sort(self, due: Sequence[Hold], now: float) -> tuple[list[Hold], list[Hold], list[Event]]:
+    def _sort(self, due: Sequence[Hold], now: float) -> tuple[list[Hold], list[Hold], list[events.Event]]:
         """The holds to renew, the lost ones, and the events of those that are not renewed any more."""
         renewing: list[Hold] = []
         lost: list[Hold] = []
-        stopped: list[Event] = []
+        stopped: list[events.Event] = []
         for hold in due:
             self._holds.hear(hold, now)
         with self._mutex:
@@ -217,14 +215,14 @@ class Watchdog(ABC):
                     renewing.append(hold)
                 else:
                     if hold.options.renew and hold.renewal.stopped is None:
-                        stopped.append(RenewalStopped(hold.name, hold.owner, *stop))
+                        stopped.append(events.RenewalStopped(hold.name, hold.owner, *stop))
                     hold.renewal.stopped = stop
                     self._schedule.end(hold)
         return renewing, lost, stopped
 
     def _apply(self, outcomes: Sequence[RenewalOutcome]) -> list[Hold]:
         """Apply outcomes to their leases; the holds that are lost."""
-        events: list[Event] = []
+        news: list[events.Event] = []
         lost: list[Hold] = []
         for outcome in outcomes:
             self._holds.hear(outcome.hold, self._clock(), early=True)
@@ -246,12 +244,12 @@ class Watchdog(ABC):
                     lost.append(hold)
                 elif state is HELD:
                     if before is SUSPECT:
-                        events.append(RenewalRecovered(hold.name, hold.owner))
+                        news.append(events.RenewalRecovered(hold.name, hold.owner))
                     self._schedule.renew(hold, sent_at)
                 elif state is SUSPECT:
                     if before is HELD:
-                        events.append(RenewalFailed(hold.name, hold.owner, hold.lease.remaining(now)))
+                        news.append(events.RenewalFailed(hold.name, hold.owner, hold.lease.remaining(now)))
                     self._schedule.retry(hold, sent_at)
-        for each in events:
+        for each in news:
             emit(each)
         return lost

@@ -11,11 +11,10 @@ from contextlib import suppress
 from typing import ClassVar
 
 from .._client import engine, watchdog
-from .._client.engine import client_label
 from .._client.hold_table import HoldTable
-from .._client.watchdog import OnLost, log
 from ..clock import Clock
 from ..errors import LeaseLostError
+from ..events import log
 from ..procedures.port import Masters, T, WaitGenerator
 from ..rules.holds import OwnerKey, ThreadLiveness
 from ..rules.options import ClientOptions
@@ -42,7 +41,7 @@ class Engine(engine.Engine):
             # By setdefault: a finalizer may come in between, and make a key that then counts.
             own = self._local.__dict__
             alive = weakref.ref(own.setdefault("liveness", ThreadLiveness()), self._owner_ended)
-            key = own.setdefault("key", OwnerKey(client_label(_thread_name()), alive))
+            key = own.setdefault("key", OwnerKey(engine.client_label(_thread_name()), alive))
         return key
 
     def _owner_ended(self, ended: object) -> None:
@@ -93,7 +92,7 @@ class Watchdog(watchdog.Watchdog):
         super().__init__(holds, masters)
         self._thread: threading.Thread | None = None
         #: Callbacks that are due, and the thread that calls them.
-        self._callbacks: deque[tuple[OnLost, LeaseLostError]] = deque()
+        self._callbacks: deque[tuple[watchdog.OnLost, LeaseLostError]] = deque()
         self._callback_thread: threading.Thread | None = None
 
     def _start(self) -> None:
@@ -129,7 +128,7 @@ class Watchdog(watchdog.Watchdog):
         # Also SystemExit: an observer that ends its thread must not end the renewal.
         log.error("a renewal round failed; it is tried again", exc_info=error)
 
-    def _call_on_lost(self, on_lost: OnLost, error: LeaseLostError) -> None:
+    def _call_on_lost(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
         with self._mutex:
             self._callbacks.append((on_lost, error))
             if self._callback_thread is not None:

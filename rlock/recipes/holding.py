@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from .._client.engine import Engine
-from ..base import AsyncLock, log_failed_release
+from ..base import AsyncLock, raise_or_log
 from ..errors import RLockError
 from ..lock import BaseLock
 from ..procedures.acquire import acquire
@@ -97,9 +97,7 @@ class Blocking(Holding):
             before = self._before()
             self.release()
         except RLockError as failure:
-            if error is None:
-                raise
-            log_failed_release(failure, error)
+            raise_or_log(failure, error)
         except BaseException:
             # Ctrl-C before the release: without this the locks would stay held.
             if before in (None, self._before()):
