@@ -48,6 +48,10 @@ class ConnectOptions(NamedTuple):
         return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
 
 
+#: Writes commands and returns their replies, with an exception in place of a refused one.
+Exchange = Callable[[Sequence[tuple[str, ...]]], WaitGenerator[list[Any]]]
+
+
 class HandshakeResult(NamedTuple):
     memory_report: MemoryReport = MemoryReport()
     connection_id: int = 0  # the server's number for this connection; 0: not known
@@ -67,15 +71,8 @@ def connect(endpoint: Any, options: ConnectOptions) -> WaitGenerator[Any]:
         raise connect_error(error, tls=endpoint.tls) from None
 
 
-def handshake(
-    label: str,
-    options: ConnectOptions,
-    exchange: Callable[[Sequence[tuple[str, ...]]], WaitGenerator[list[Any]]],
-) -> WaitGenerator[HandshakeResult]:
-    """Learn what kind of server this is. Raises `ConnectError` if it is not a master.
-
-    ``exchange`` writes commands and returns their replies, with an exception in place of a refused one.
-    """
+def handshake(label: str, options: ConnectOptions, exchange: Exchange) -> WaitGenerator[HandshakeResult]:
+    """Learn what kind of server this is. Raises `ConnectError` if it is not a master."""
     if options.subscriber and options.replicas is None:
         return HandshakeResult()
     if options.kill:
@@ -143,7 +140,7 @@ def _settled(result: Any) -> WaitGenerator[Any]:
 
 
 def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
-    """Write commands to a connection of a library. Their replies, with an exception for a refused one."""
+    """An `Exchange` over a connection of a library."""
     yield from _settled(connection.send_packed_command(connection.pack_commands(commands)))
     found: list[Any] = []
     for _ in commands:
