@@ -23,6 +23,7 @@ def meanings(source: str) -> dict[str, str]:
         node.target.id: comments[node.lineno]
         for node in body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.lineno in comments
+        if "ClassVar" not in ast.unparse(node.annotation)
     }
 
 

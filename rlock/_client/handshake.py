@@ -198,5 +198,9 @@ def _field(info: Any, name: str) -> str:
 @cache  # it warns once
 def _check_eviction(label: str, policy: str) -> None:
     if policy not in ("", "noeviction"):
-        danger = "under memory pressure it throws held locks away silently; set it to noeviction"
-        log.warning("%s has maxmemory-policy %s: %s", label, policy, danger)
+        log.warning(
+            "%s has maxmemory-policy %s: under memory pressure it throws held locks away silently; "
+            "set it to noeviction",
+            label,
+            policy,
+        )

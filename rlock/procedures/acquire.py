@@ -129,9 +129,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         if move is Move.RETRY:
             failures += 1
             port.report_failure(no_quorum(context, options, findings.verdict, ballot), failures)
-            wake = yield from port.notifications.wait(
-                contender, min(now + timing.unreachable_wait(random, failures), until)
-            )
+            wait = timing.unreachable_wait(random, failures)
+            wake = yield from port.notifications.wait(contender, min(now + wait, until))
         elif move is Move.SUBSCRIBE:
             # A release before the confirmation sends no message here, so another try follows at once.
             failures = 0

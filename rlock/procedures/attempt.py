@@ -112,10 +112,8 @@ def queue_place(contender: Contender) -> Place | None:
 
 def _may_wait_for_stragglers(contender: Contender) -> bool:
     # While it waits, no thread of its process could hand it the lock. In fair mode that is rare.
-    holder = contender.findings.holder or ""
-    return contender.place is not None and (
-        contender.options.fair or not keys.same_process(holder, contender.key.label)
-    )
+    local = keys.same_process(contender.findings.holder or "", contender.key.label)
+    return contender.place is not None and (contender.options.fair or not local)
 
 
 def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:

@@ -36,17 +36,15 @@ def claim(port: Port, contender: Contender) -> Grant | None:
     # The smallest bound of the best quorum: no master of it began the lease earlier.
     sent_at = sorted((since[master] for master in given), reverse=True)[quorum - 1]
     now = context.clock()
+    claimed_until = valid_until(sent_at, min(CLAIM_S, lease.ttl))
     # Otherwise the claim time would end before slow masters answer the confirmation: a loss for nothing.
-    if now >= sent_at + lease.longest or now + lease.request_timeout > valid_until(
-        sent_at, min(CLAIM_S, lease.ttl)
-    ):
+    if now >= sent_at + lease.longest or now + lease.request_timeout > claimed_until:
         return None
     place.attempts += 1
-    command = commands.confirm(
-        contender.name, place.owner, lease_ms(lease.ttl), token, guarded=context.guard.on
-    )
+    guarded = context.guard.on
+    command = commands.confirm(contender.name, place.owner, lease_ms(lease.ttl), token, guarded=guarded)
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
-    confirmation = Confirmation(ballot, given, guarded=context.guard.on)
+    confirmation = Confirmation(ballot, given, guarded=guarded)
     return Grant(place.owner, sent_at, place.waiter, 0, token, len(given), True, confirmation)
 
 
