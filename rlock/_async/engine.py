@@ -21,6 +21,8 @@ from .watchdog import Watchdog
 
 
 class Engine(engine.Engine):
+    watchdog: Watchdog
+
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         super().__init__(endpoints, options, clock, Runtime())
         self._compose(Connections, partial(Watchdog, release_rest=self._let_go))
@@ -52,6 +54,8 @@ class Engine(engine.Engine):
         await run(self._close_gen())
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
+        if due := [task for task in self.watchdog.callbacks if task is not asyncio.current_task()]:
+            await asyncio.wait(due, timeout=1.0)
 
     def drop(self) -> None:
         """Close the connections of a client that was collected, unless something is still held."""

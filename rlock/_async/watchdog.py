@@ -38,7 +38,7 @@ class Watchdog(watchdog.Watchdog):
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         #: Coroutines of `on_lost`: the event loop keeps only weak references to its tasks.
-        self._callbacks: set[asyncio.Future[None]] = set()
+        self.callbacks: set[asyncio.Future[None]] = set()
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
@@ -108,8 +108,8 @@ class Watchdog(watchdog.Watchdog):
             result = on_lost(error)
             if inspect.isawaitable(result):
                 callback = asyncio.ensure_future(_finish(result, error))
-                self._callbacks.add(callback)
-                callback.add_done_callback(self._callbacks.discard)
+                self.callbacks.add(callback)
+                callback.add_done_callback(self.callbacks.discard)
         except Exception:
             log.exception("on_lost of lock %r raised", error.name)
 

@@ -23,12 +23,7 @@ MIN_CONNECT_S = 0.25
 LONGEST_ANSWER = 16
 NO_TLS = "does this port speak TLS, as the URL says (rediss://)?"
 
-_SERVER_QUESTIONS: tuple[tuple[str, ...], ...] = (
-    ("CLIENT", "ID"),
-    ("INFO", "server"),
-    ("INFO", "replication"),
-    ("INFO", "memory"),
-)
+_SERVER_QUESTIONS = (("CLIENT", "ID"), ("INFO", "server"), ("INFO", "replication"), ("INFO", "memory"))
 _DURABILITY_QUESTIONS: tuple[tuple[str, ...], ...] = (
     ("INFO", "persistence"),
     ("CONFIG", "GET", "appendfsync"),

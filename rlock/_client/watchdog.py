@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from .. import events
 from ..errors import LeaseLostError, RLockError
 from ..events import Event, Lost, RenewalFailed, RenewalRecovered, RenewalStopped, Renewed, emit, observed
 from ..procedures.port import Masters, WaitGenerator
@@ -127,7 +128,7 @@ class Watchdog(ABC):
         finally:
             # After the log record, because the callback may end the process. In `finally`: otherwise an
             # observer that raises would hide the loss from the owner.
-            if on_lost is not None:
+            if on_lost is not None and cause != events.CLOSED:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
 
     def _take_due(self) -> list[Hold] | None:

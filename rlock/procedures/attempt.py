@@ -115,10 +115,8 @@ def queue_place(contender: Contender) -> Place | None:
 
 def _may_wait_for_stragglers(contender: Contender) -> bool:
     # While it waits, no thread of its process could hand it the lock. In fair mode that is rare.
-    holder = contender.findings.holder or ""
-    return contender.place is not None and (
-        contender.options.fair or not same_process(holder, contender.key.label)
-    )
+    fair, holder = contender.options.fair, contender.findings.holder or ""
+    return contender.place is not None and (fair or not same_process(holder, contender.key.label))
 
 
 def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:
