@@ -97,7 +97,7 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient, AnySemaphore, AnyLocks, AnyL
         :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
         :param on_lost: called once with a `LeaseLostError` when a hold is lost. A blocking client calls the
             callbacks of all its locks in one thread, one after another: a callback that blocks delays the
-            others, and `close` waits for none. With asyncio the event loop calls it; a coroutine function
+            others, and `close` by a second. With asyncio the event loop calls it; a coroutine function
             runs as a task.
         :param max_hold: seconds after which a hold is not renewed any more. It ends with its lease.
         :param hold_at_least: seconds from the acquire for which the lock stays taken, also after an earlier

@@ -184,12 +184,7 @@ class Box:
         assert (echo, note) == (owner, self.client.get(NOTE))
         return codes
 
-    def transfer(
-        self,
-        owner: str = THEIRS,
-        present: str = MINE,
-        token: int | str = TOKEN,
-    ) -> Any:
+    def transfer(self, owner: str = THEIRS, present: str = MINE, token: int | str = TOKEN) -> Any:
         *told, note, _ = self.call("transfer", [LOCK, FENCE, NOTE], 2, token, present, owner)
         assert note == (self.client.get(NOTE) or "")
         return told

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rlock._client import calls, subscriptions, watchdog
 from rlock._client.connection import MasterConnection, PendingReply
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from .world import World
 
 T = TypeVar("T")
+#: The functions before and behind which another thread may run, by the part of the client.
+SWITCHED = {
+    "calls": ("send", "start", "read_arrived"),
+    "subscriptions": ("hand_over", "next_waiter", "unsubscribe"),
+    "": ("admit", "finish", "give_back", "leave"),
+}
 
 
 class Calls(calls.Calls[Connection]):
@@ -184,6 +190,8 @@ class Client(Process, Engine):
         self.kept = (0.0, 0.0)
         #: Only those of its threads that have this in their names; and until when some thread has been kept.
         self.kept_only, self.kept_until = "", 0.0
+        #: How often another thread runs before or behind something that waits for nothing.
+        self.switches = 0.0
         parts = partial(Calls, self), partial(Subscriptions, self)
         self._compose(partial(Connections, self), lambda *_: Watchdog(self), *parts)
         self.calls: Calls = cast("Calls", self.masters)
@@ -218,6 +226,34 @@ class Client(Process, Engine):
             raise
         yield from self.kept_waiting()
         return answer
+
+    def may_switch(self, chance: float) -> None:
+        """Let other threads run where real ones may be switched, and not only where they wait."""
+        self.switches = chance
+        for part, names in SWITCHED.items():
+            of = getattr(self, part) if part else self
+            for name in names:
+                setattr(of, name, partial(self._switched, getattr(of, name)))
+
+    def _switched(self, function: Callable[..., T], *words: Any, **how: Any) -> T:
+        self._switch()
+        answer = function(*words, **how)
+        self._switch()
+        return answer
+
+    def _switch(self) -> None:
+        if not self.switches or self.random.random() >= self.switches or self.dead:
+            return
+        if any(each._is_owned() for each in (self.calls._mutex, self.subscriptions._mutex, self.holds.mutex)):
+            return  # others would have to wait for it
+        current, seconds = self.current, self.random.expovariate(1 / self.random.choice((0.002, 0.02)))
+        self.world.tell(f"{current.label} is switched off")
+        self.kept_until = max(self.kept_until, self.events.now + seconds)
+        self.world.meanwhile(seconds, lambda: self.dead or not self.stopped)
+        self.current = current
+        if current.runs and current.over:
+            raise GeneratorExit  # killed meanwhile
+        self.world.tell(f"{current.label} goes on")
 
     def thread(self) -> Thread:
         self._threads += 1
@@ -264,7 +300,11 @@ class Client(Process, Engine):
         if not got:
             return None
         hold = self.holds.find(key, options.hold_name)
+        if self.holds.closed:
+            raise RLockError("closed behind the grant")
         assert hold is not None
+        if self.switches and self.holds.remaining(hold) <= 0.0:
+            return hold  # as if it had been stopped right behind the acquire
         if hold.writer is None or not options.shared:
             self.world.referee.enter(self, hold)
         else:

@@ -221,6 +221,8 @@ class Thread:
         self._liveness = ThreadLiveness()
         self.key = OwnerKey(label, weakref.ref(self._liveness))
         self.over = False
+        #: It is in the middle of something that waits for nothing, and another one may run: `Client.switch`.
+        self.runs = False
         #: Rounds that it waited for, by script.
         self.asked: Counter[str] = Counter()
         self._program: Program
@@ -243,13 +245,14 @@ class Thread:
 
     def interrupt(self, error: BaseException) -> None:
         """A signal comes while it waits; it does nothing else that takes time."""
-        if not self.over and not self.client.dead:
+        if not self.over and not self.client.dead and not self.runs:
             self._go_on(error)
 
     def end(self) -> None:
         self.over = True
         self._serial += 1
-        self._program.close()
+        if not self.runs:
+            self._program.close()
 
     def _go_on_from(self, serial: int) -> None:
         if serial == self._serial and not self.over:
@@ -263,11 +266,17 @@ class Thread:
             self._bench = None
         client = self.client
         client.current = self
+        self.runs = True
         try:
             wait = self._program.send(None) if error is None else self._program.throw(error)
-        except StopIteration:
+        except (StopIteration, GeneratorExit):
             self.over = True
             client.running.remove(self)
+            return
+        finally:
+            self.runs = False
+        if self.over:  # killed meanwhile
+            self._program.close()
             return
         serial = self._serial
         self._bench = wait.bench

@@ -276,7 +276,7 @@ class Group:
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:
         """``silent``: the old primary does not hear that this replica has gone."""
-        links = self.primary.links
+        links = [link for link in self.primary.links if link.acknowledged >= 0]  # as INFO counts them
         others = sum(link.replica is not server for link in links)
         counted = len(links) if silent else others
         if server is not self.primary and not (others >= self.configured >= counted):

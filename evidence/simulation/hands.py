@@ -65,7 +65,8 @@ def adopt(play: Play, handle: str, dice: Random, client: Client, thread: Thread)
     if hold is None:
         return
     referee = play.world.referee
-    referee.enter(client, hold, handle)
+    if not client.switches or client.holds.remaining(hold) > 0.0:
+        referee.enter(client, hold, handle)
     with suppress(KeyboardInterrupt):
         yield from sleep(dice.uniform(0.0, 0.6))
         referee.believes(client, hold)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlock.rules.holds import Hold
 from rlock.rules.keys import NOTE, fence, token_of
@@ -59,7 +59,7 @@ class Oracles:
         self._held_up_at = -9.0
         kinds = {step.what for step in play.schedule.steps}
         # Masters that drop each token that owners agree on (`ahead`) may let nobody agree on one.
-        races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0
+        races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0 or play.setup.kills > 0.0
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
         self.prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
@@ -94,6 +94,7 @@ class Oracles:
                 for token in host.left(name):
                     dead = self.world.clients[int(token[1:4])]
                     handed = host not in self._votes[token]  # and no reader that was there before
+                    handed &= token not in self.referee.reads.values()
                     if handed and dead.dead and dead.died_at < self.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
         if what not in UNCHANGED:
@@ -181,18 +182,28 @@ class Oracles:
             if having >= self.quorum and not self.world.groups:
                 self.accuse(name, owner, "", f"on {having} masters again after its eviction")
 
-    def _judge_claim(self, client: Client, owner: str) -> None:
-        """A grant by messages stands on all masters whose messages count: nobody has undone it."""
+    def _judge_claim(self, client: Client, owner: str, given: Mapping[int, Any] | None = None) -> None:
+        """A grant by messages stands on all masters whose messages count: nobody undoes it.
+
+        ``given``: those messages, a moment later, when a command that was on its way has arrived.
+        """
         for hold in client.holds:
-            confirmation = hold.lease.confirmation
-            if hold.owner != owner or confirmation is None or owner in self._evicted:
-                continue
-            for i, message in confirmation.given.items():
-                host = self.world.hosts[i]
-                lasts = host.time_us() - message.time_us < 0.98e6 * CLAIM_S  # or it has ended by itself
-                kept = host.lost_at < 0.0 and self.world.may_kill and lasts
-                if kept and owner not in host.left(hold.name):
-                    self.accuse(hold.name, owner, host.name, "counts a message whose grant was undone")
+            if given is None and hold.owner == owner and hold.lease.confirmation is not None:
+                self._judge_given(client, hold, hold.lease.confirmation.given)
+                if self.play.setup.switches:
+                    again = partial(self._judge_claim, client, owner, dict(hold.lease.confirmation.given))
+                    self.events.after(0.01, again)
+            elif given is not None and hold.owner == owner and not client.stopped:
+                self._judge_given(client, hold, given)
+
+    def _judge_given(self, client: Client, hold: Hold, given: Mapping[int, Any]) -> None:
+        ends = hold.owner in self._evicted or hold.owner in client.under_way.releasing
+        for i, message in given.items() if valid_for(client, hold) > 0.0 and not ends else ():
+            host = self.world.hosts[i]
+            lasts = host.time_us() - message.time_us < 0.98e6 * CLAIM_S  # or it has ended by itself
+            kept = host.lost_at < 0.0 and self.world.may_kill and lasts
+            if kept and hold.owner not in host.left(hold.name):
+                self.accuse(hold.name, hold.owner, host.name, "counts a message whose grant was undone")
 
     def lost(self, client: Client, hold: Hold) -> None:
         ended = hold.owner in self.referee.evicted or client.holds.closed

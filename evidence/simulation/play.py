@@ -184,13 +184,27 @@ class Play:
             slow = self.dice.choice((0.3, 0.45, 0.6, 0.9))
             for there, back in (*client.ways, *client.message_ways):
                 there.extra = back.extra = self.dice.choice((0.0, 1.0, 1.0)) * slow * client.timeout / 2
-        for _ in range(dice.choice((1, 2, 3) if self.setup.mode == "races" else (1, 1, 1, 2))):
+        if self.setup.switches:
+            client.may_switch(self.setup.switches)
+        if self.setup.kills:
+            self._kill_again(client)
+        many = self.setup.mode == "races" or self.setup.switches > 0.0
+        for _ in range(dice.choice((1, 2, 3) if many else (1, 1, 1, 2))):
             thread = client.thread()
             self.threads.append(thread)
             self.jobs[thread] = deque()
             self.benches[thread] = Bench()
             thread.start(self.until_closed(client, self.work(client, thread)))
         return client
+
+    def _kill_again(self, client: Client) -> None:
+        def kill() -> None:
+            if not self.over and not client.dead:
+                for connection in client.commands.links:
+                    connection.cut()
+                self._kill_again(client)
+
+        self.world.events.after(client.random.expovariate(self.setup.kills), kill)
 
     def newcomer(self, dice: Random) -> None:
         client = self.join(dice)

@@ -66,6 +66,8 @@ CLOSE = ("deaths", *SWARMS[1:])
 READING, READING_APART = 0.15, 0.4
 #: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
 KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
+#: The part of the schedules of a mode whose threads are switched anywhere.
+SWITCHING = {"storm": 0.3, "races": 0.4, "hand-off": 0.3, "messages": 0.2, "deaths": 0.2}
 #: What the specification of evidence/spec/Trace.tla does not have.
 UNTRACED = {"close client", "init", "nonsense", "stranger", "careless", "set a clock back", "flush scripts"}
 
@@ -107,6 +109,8 @@ class Setup:
     keeps: float = 0.0  # the part of the acquires whose lock stays taken for a time, even if it is released
     hands: float = 0.0  # the part of the holds that change hands
     readers: float = 0.0  # the part of the acquires that are of readers; some writers read on then
+    kills: float = 0.0  # how often in a second all connections of a client for commands end
+    switches: float = 0.0  # how often another thread of a client runs where the first one waits for nothing
 
 
 @dataclass(frozen=True)
@@ -257,6 +261,12 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
     elif not traced and setup.mode in KEEPING and also.random() < KEEPING_OFTEN:
         setup = replace(setup, keeps=0.6)
+    switching = Random(f"switches {seed}")
+    if not traced and switching.random() < SWITCHING.get(setup.mode, 0.0):
+        # One master: a lost reply is then a lost ballot.
+        masters = switching.choice((1, setup.masters))
+        setup = replace(setup, masters=masters, switches=switching.choice((0.1, 0.6)), keeps=0.0)
+        setup = replace(setup, kills=0.0 if setup.mode == "deaths" else switching.choice((0.0, 3.0, 15.0)))
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5

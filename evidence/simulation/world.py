@@ -100,6 +100,14 @@ class World:
             _log.setLevel(logging.CRITICAL)
             return self.events.run(until, done)
 
+    def meanwhile(self, seconds: float, done: Callable[[], bool]) -> None:
+        """Let so much time pass, and then more of it until ``done``, in the middle of an event."""
+        try:
+            self.events.run(self.events.now + seconds)
+            self.events.run(done=done)
+        except Exception as error:  # of another thread
+            self.referee.accuse("", type(error).__name__, "", f"raised {error!s:.80}")
+
     def close(self) -> None:
         """Nothing runs any more, and what Python collects later has no effect."""
         self.referee.finish()

@@ -26,6 +26,8 @@ LATE_S, LATE_PART = 0.25, 1 / 10
 
 
 class Engine(engine.Engine):
+    watchdog: "Watchdog"
+
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
         super().__init__(endpoints, options, clock, Runtime())
         self._compose(Connections, partial(Watchdog, release_rest=self._let_go))
@@ -57,6 +59,8 @@ class Engine(engine.Engine):
         await run(self._close_gen())
         # The event loop closes the sockets in its next turn, and this may be the last thing that it does.
         await asyncio.sleep(0)
+        if due := [task for task in self.watchdog.callbacks if task is not asyncio.current_task()]:
+            await asyncio.wait(due, timeout=1.0)
 
     def drop(self) -> None:
         """Close the connections of a client that was collected, unless something is still held."""
@@ -97,7 +101,7 @@ class Watchdog(watchdog.Watchdog):
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         #: Coroutines of `on_lost`: the event loop keeps only weak references to its tasks.
-        self._callbacks: set[asyncio.Future[None]] = set()
+        self.callbacks: set[asyncio.Future[None]] = set()
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
@@ -164,8 +168,8 @@ class Watchdog(watchdog.Watchdog):
             result = on_lost(error)
             if inspect.isawaitable(result):
                 callback = asyncio.ensure_future(_finish(result, error))
-                self._callbacks.add(callback)
-                callback.add_done_callback(self._callbacks.discard)
+                self.callbacks.add(callback)
+                callback.add_done_callback(self.callbacks.discard)
         except Exception:
             log.exception("on_lost of lock %r raised", error.name)
 

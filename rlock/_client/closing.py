@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import RLockError
-from ..events import CLOSED, Lost, log
+from ..events import CLOSED, log
 from ..model import LeaseState
 from ..procedures.port import Request, WaitGenerator
-from ..procedures.release import ending, take_back_from
+from ..procedures.release import Released, ending, outcome, take_back_from
 from ..procedures.withdraw import undo
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
 from .calls import Calls
 from .connections import FIRST_CONTACT_S
-from .hold_table import HoldTable, emit_in_order
+from .hold_table import HoldTable
 from .subscriptions import Subscriptions
-from .watchdog import AT_CLOSE, Watchdog
+from .watchdog import AT_CLOSE, DISOWNED, Watchdog
 
 
 def close(
@@ -39,6 +39,11 @@ def close(
         held = [hold for hold in holds if hold.lease.reason == AT_CLOSE]
         # Also holds whose owners are releasing now: their commands may come too late.
         releasing = [*holds.under_way.releasing.values(), *held]
+        # Owners that masters may not know although nothing was lost: undone below, released by the call
+        # before this one, or within a writer.
+        unknown = {hold.owner for hold in held if again or hold.writer is not None}
+        acquiring = [owners for _, owners in list(holds.under_way.acquiring.values())]
+        unknown.update(holds.under_way.handing_over, *acquiring)
     connections, ends = masters._connections, True
     try:
         for hold in held:
@@ -51,7 +56,11 @@ def close(
             if releasing:
                 # Pipelined, so the wait is bounded for any number of holds.
                 try:
-                    yield from masters.call_many([_release(masters, hold) for hold in releasing])
+                    ballots = yield from masters.call_many([_release(masters, hold) for hold in releasing])
+                    for hold, ballot in zip(releasing, ballots, strict=True):
+                        judged = hold.lease.reason == AT_CLOSE and hold.owner not in unknown
+                        if judged and outcome(masters.context, ballot) is Released.NOT_OURS:
+                            hold.lease.reason = DISOWNED
                 except RLockError as error:
                     log.warning("the masters were not told: %s", error)
             yield from masters.drain()
@@ -73,20 +82,12 @@ def close(
             if ends:
                 notifications.close()
                 masters.close()
-                _report_losses(holds, watchdog, now)
+                for hold in holds:
+                    closed = hold.lease.reason == AT_CLOSE
+                    watchdog.report_loss(hold, *((AT_CLOSE, CLOSED) if closed else ()))
                 watchdog.stop()
         finally:
             holds.closer = None  # last: otherwise another thread's call would close everything again
-
-
-def _report_losses(holds: HoldTable, watchdog: Watchdog, now: float) -> None:
-    for hold in holds:
-        if hold.lease.reason != AT_CLOSE:
-            watchdog.report_loss(hold)
-        elif not hold.report.end_reported:
-            hold.report.end_reported = True
-            event = Lost(hold.name, hold.owner, now - hold.acquired_at, CLOSED, AT_CLOSE)
-            emit_in_order(hold, event)
 
 
 def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:

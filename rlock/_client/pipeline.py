@@ -79,8 +79,6 @@ class Pipeline(Traffic[L]):
                 self._connections.drop(server, broken(f"an answer that nobody asked for: {reply!r:.80}"))
             elif type(reply) is not list and replies.is_noscript(reply):
                 self._send_script(server, connection.pending.popleft())
-            elif type(reply) is bytes and reply == connection.pending[0].command.script.sha.encode():
-                connection.pending.popleft()  # the reply to SCRIPT LOAD
             else:
                 self._read_reply(server, connection, reply)
 
@@ -90,8 +88,10 @@ class Pipeline(Traffic[L]):
         if command.script in scripts.LEASING and call is not None and (call.over or call.settled):
             # Only load it for later calls. The release of this acquire may have passed already, and the vote
             # would stand until its lease ends.
-            load = encode(("SCRIPT", "LOAD", command.script.source))
-            self._post(server, PendingReply(None, command, pending.sent_at, pending.sent_at), load)
+            words = ("SCRIPT", "LOAD", command.script.source)
+            # The reply is no vote, and no refusal: the user may have no permission to load scripts.
+            load = Command(command.script, words, (), encode(words), decode=lambda _: Vote(Code.ABSENT))
+            self._post(server, PendingReply(None, load, pending.sent_at, pending.sent_at), load.packed)
         else:
             self._post(server, pending, encode(command.by_source()))
 

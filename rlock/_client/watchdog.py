@@ -122,7 +122,7 @@ class Watchdog(ABC):
         finally:
             # After the log record, because the callback may end the process. In `finally`: otherwise an
             # observer that raises would hide the loss from the owner.
-            if on_lost is not None:
+            if on_lost is not None and cause != events.CLOSED:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
 
     def _take_due(self) -> list[Hold] | None:

@@ -156,12 +156,7 @@ QUEUE = Instrument(
     LENGTHS,
 )
 HELD = Instrument(
-    "redlock_held",
-    "rlock.held",
-    Kind.LEVEL,
-    ("lock",),
-    "{hold}",
-    "Locks that this process holds now.",
+    "redlock_held", "rlock.held", Kind.LEVEL, ("lock",), "{hold}", "Locks that this process holds now."
 )
 WAITING = Instrument(
     "redlock_waiting",

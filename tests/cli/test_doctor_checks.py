@@ -95,11 +95,7 @@ CASES: list[tuple[str, Fleet, Severity | None]] = [
     ("writes", one(info={"loading": "1"}), ERROR),
     ("writes", one(write_fault="OOM command not allowed"), ERROR),
     ("guard", one(guarded=3.0, guard_reason="it is new"), NOTE),
-    (
-        "guard",
-        one(guarded=3.0, report=MemoryReport(LIFE), permissions=Permissions(commands=("get",))),
-        None,
-    ),
+    ("guard", one(guarded=3.0, report=MemoryReport(LIFE), permissions=Permissions(commands=("get",))), None),
     ("guard", one(report=MemoryReport(LIFE, note=f"{LIFE}@9000000 1 0", time_us=5000000)), NOTE),
     ("max-ttl", one(report=MemoryReport(LIFE, note=f"{LIFE} 0 20000")), WARNING),
     ("memory", one(info={"maxmemory": "1200000"}), WARNING),

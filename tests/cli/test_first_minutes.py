@@ -123,13 +123,21 @@ def test_hold_has_the_lock_until_a_signal(masters3: Fleet) -> None:
     assert rlock("run", "-n", "job", "true", masters=masters3.urls).code == 0
 
 
-def test_hold_tells_a_loss(masters3: Fleet) -> None:
-    process = begin("hold", "--ttl", "2", "job", masters=masters3.urls, RLOCK_MAX_TTL="2")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_hold_tells_a_loss(masters3: Fleet, options: list[str]) -> None:
+    process = begin("hold", "--ttl", "2", "job", *options, masters=masters3.urls, RLOCK_MAX_TTL="2")
     line(process)
     assert inside("evict", "-y", "job", masters=masters3.urls).code == 0
     _, err = process.communicate(timeout=20)
     assert process.returncode == 76
-    assert err.splitlines()[-1] == "rlock: the lock 'job' was lost"
+    if options:
+        assert [json.loads(each)["event"] for each in err.splitlines()] == ["log", "lost"]
+        process = begin("hold", "job", *options, masters=masters3.urls)
+        line(process)
+        process.terminate()
+        assert process.communicate(timeout=20)[1] == '{"event": "released", "name": "job"}\n'
+    else:
+        assert err.splitlines()[-1] == "rlock: the lock 'job' was lost"
 
 
 def test_a_command_runs_beside_readers_and_not_beside_a_writer(masters3: Fleet) -> None:

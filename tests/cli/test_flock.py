@@ -61,13 +61,10 @@ def inherited(program: str, **how: Any) -> Callable[[Side], str]:
     def probe(side: Side) -> str:
         words = program.split() if program.startswith("/") else [sys.executable, "-c", program]
         reader, writer = os.pipe()
-        options = {
-            "preexec_fn": partial(caller, **how),
-            "pass_fds": [reader, writer],
-            "cwd": side.folder.parent,
-        }
+        options = {"pass_fds": [reader, writer], "cwd": side.folder.parent}
         try:
-            found = side.done("-o", LOCK, *words, str(side.log), **options)
+            begun = partial(caller, **how)
+            found = side.done("-o", LOCK, *words, str(side.log), preexec_fn=begun, **options)
         finally:
             os.close(reader)
             os.close(writer)

@@ -148,9 +148,7 @@ def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(
     held.release()
 
 
-def test_a_timeout_over_max_ttl_is_renewed_for_it_and_extended_from_its_end(
-    client: rlock.Client,
-) -> None:
+def test_a_timeout_over_max_ttl_is_renewed_for_it_and_extended_from_its_end(client: rlock.Client) -> None:
     held, hold = acquired(client, timeout=60)
     assert (hold.options.renew, hold.options.max_hold, hold.lease.ttl) == (True, 60, 2)
     for seconds, replaced in ((1, True), (-30, False), (-90, False)):

@@ -10,7 +10,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
-from .wired import EPOCH_US, WiredCalls
+from .wired import EPOCH_US, WiredCalls, resp
 
 FULL = guard_time(10.0)
 FREE = commands.free(OWN, "job", "me:1")
@@ -45,6 +45,18 @@ def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> Non
         assert calls.connection(i) is links[i], "on the same connection"
     assert calls.acquire().granted == 2, "settled by two"
     assert calls.trips == 1
+
+
+@pytest.mark.parametrize("reply", ["NOPERM no permissions to run script|load", b"5e7d"])
+def test_no_reply_to_script_load_is_a_refusal(reply: str | bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = connected()
+    last = calls.servers[2]
+    forgot = "NOSCRIPT No matching script."
+    monkeypatch.setattr(last, "run", lambda words: resp(forgot if words[0] == "EVALSHA" else reply))
+    assert calls.acquire().granted == 2
+    assert calls._connections.read(), "the reply to SCRIPT LOAD"
+    assert calls._connections.servers[2].refusal is None
+    assert not calls.connection(2).pending
 
 
 def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_handshake() -> None:

@@ -70,11 +70,7 @@ class ReplicatedGroup(contextlib.ExitStack):
     """``replicas`` and a primary; ``sentinels`` watch them, none by default."""
 
     def __init__(
-        self,
-        binary: ServerBinary,
-        replicas: int = 1,
-        sentinels: int = 0,
-        replica: ServerBinary | None = None,
+        self, binary: ServerBinary, replicas: int = 1, sentinels: int = 0, replica: ServerBinary | None = None
     ) -> None:
         super().__init__()
         with contextlib.ExitStack() as stack:

@@ -17,6 +17,7 @@ import pytest
 
 import rlock
 from rlock import Client
+from rlock.events import Acquired
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
@@ -123,10 +124,16 @@ def test_close_releases_what_is_held_and_ends_everything(
     client: Client, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     lock = acquired(client)
-    lost = lock.lost
+    lost, told = lock.lost, list[rlock.LeaseLostError]()
+    content = client.read_write_lock("content", on_lost=told.append)
+    for each in (content.writer, content.reader, client.lock("evicted", on_lost=told.append)):
+        each.acquire()
+    other.evict("evicted")
     with caplog.at_level(logging.WARNING, "rlock"):
         client.close()
-    assert any("still held" in record.message for record in caplog.records)
+    assert [error.name for error in told] == ["evicted"], "the watchdog had not noticed it"
+    assert ["still held" in line for line in caplog.messages].count(True) == 3
+    assert "lock 'evicted' was lost: a quorum of masters" in caplog.text
     assert lost.is_set()
     assert other.lock("x").acquire(blocking=False)
     with pytest.raises(rlock.LeaseLostError, match="closed"):
@@ -143,6 +150,17 @@ def test_close_releases_what_is_held_and_ends_everything(
     other.close()
     # A thread that has just made a connection may still be on its way out.
     assert eventually(lambda: not threads(), within=1.0)
+
+
+@threads_only
+def test_a_close_before_the_end_of_an_acquire_is_no_loss(client: Client, other: Client) -> None:
+    """Its undo comes before the release, which finds no lock."""
+    told: list[rlock.LeaseLostError] = []
+    end = rlock.events.observe(lambda event: client.close() if type(event) is Acquired else None)
+    acquired(client, on_lost=told.append)
+    end()
+    assert told == []
+    assert other.lock("x").acquire(blocking=False)
 
 
 def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:

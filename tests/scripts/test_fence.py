@@ -11,19 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from ..scripted import (
-    ANNA,
-    CLAIM_MS,
-    FENCE,
-    HEIR,
-    LEASE_MS,
-    LOCK,
-    MINE,
-    THEIRS,
-    TOKEN,
-    Box,
-    owner_of,
-)
+from ..scripted import ANNA, CLAIM_MS, FENCE, HEIR, LEASE_MS, LOCK, MINE, THEIRS, TOKEN, Box, owner_of
 
 
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:

@@ -147,12 +147,8 @@ LONG_MS = 3 * SETTLE_MS
 
 def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
     """A hold of 10 ms, and since when it had its place."""
-    return [
-        ask(asked),
-        {"event": "arrived", "at": ms(arrived)},
-        got(begin, token),
-        *release(begin + 10, begin),
-    ]
+    there = {"event": "arrived", "at": ms(arrived)}
+    return [ask(asked), there, got(begin, token), *release(begin + 10, begin)]
 
 
 #: A waiter that another waiter overtook.

@@ -7,10 +7,11 @@ import time
 
 import click
 
+from ...errors import LeaseLostError
 from .. import exits
 from ..completion import complete_name
 from ..options import Seconds
-from ..output import complain, json_option, print_json, show
+from ..output import json_option, print_json, show
 from ..run.events import Outcome
 from ..settings import Settings, settings_options
 from .run import acquire, check_wait
@@ -50,9 +51,12 @@ def hold(
                 show(f"holds {name!r}, fencing token {lock.fencing_token}; Ctrl-C releases it")
             sys.stdout.flush()
             lock.lost.wait()
+            lock.check()
+        except LeaseLostError as error:
+            outcome.event("lost", {"reason": error.reason}, f"the lock {name!r} was lost", always=True)
+            sys.exit(exits.LOST)
         except KeyboardInterrupt:
             lock.release()
-            show("released", err=True)
-            return
-    complain(f"the lock {name!r} was lost")
-    sys.exit(exits.LOST)
+            outcome.event("released", {})
+            if not as_json:
+                show("released", err=True)

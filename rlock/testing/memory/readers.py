@@ -53,14 +53,7 @@ class Readers(Keyspace):
         return None
 
     def _join(
-        self,
-        lock: str,
-        queue: str,
-        readers: str,
-        owner: str,
-        lease_ms: str,
-        waiter: str,
-        invited: int,
+        self, lock: str, queue: str, readers: str, owner: str, lease_ms: str, waiter: str, invited: int
     ) -> None:
         """``invited``: readers that were invited and have not come."""
         self._add_reader(readers, owner, lease_ms)
