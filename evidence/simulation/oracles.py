@@ -96,7 +96,7 @@ class Oracles:
                     handed = host not in self._votes[token]  # and no reader that was there before
                     if handed and to.dead and to.died_at < self.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
-                    elif handed and to is client and not self.play.setup.keeps:
+                    elif handed and to is client and not (to.older or self.play.setup.keeps):
                         self._look_at_hand_off(client, host, name, token, self.events.now + 0.7 * CLAIM_S)
         if what not in UNCHANGED:
             self.states.add(self.state(what, self.play.locks[0]))
