@@ -130,3 +130,12 @@ def place_by_its_hash(genuine: Any, *places: Any) -> Any:
     command = genuine(*places)
     command.packed = encode(command.by_sha())
     return command
+
+
+@bug("hand-off to a released place", "4.4")
+@around(engine.Engine, "pass_on")
+def kept_by_one_who_released(genuine: Any, self: Any, name: str, token: str) -> None:
+    """A master that was stopped gave a place late, after the release of its owner, who took each hand-off to
+    it for an old one. The others waited for its claim."""
+    if token not in dict(self.notifications.left):
+        genuine(self, name, token)

@@ -92,11 +92,13 @@ class Oracles:
         elif what == "hand-off" and host is not None:
             for name in self.play.locks:
                 for token in host.left(name):
-                    dead = self.world.clients[int(token[1:4])]
+                    to = self.world.clients[int(token[1:4])]
                     handed = host not in self._votes[token]  # and no reader that was there before
                     handed &= token not in self.referee.reads.values()
-                    if handed and dead.dead and dead.died_at < self.events.now - 0.3:
+                    if handed and to.dead and to.died_at < self.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
+                    elif handed and to is client and not (to.older or self.play.setup.keeps):
+                        self._look_at_hand_off(client, host, name, token, self.events.now + 0.7 * CLAIM_S)
         if what not in UNCHANGED:
             self.states.add(self.state(what, self.play.locks[0]))
 
@@ -108,6 +110,21 @@ class Oracles:
                 self._found_at.setdefault(silent, now)
             elif silent.host.index == host.index and now > self._found_at.get(silent, 99.0) + 2.0:
                 self.accuse("", client.label, host.name, "a silent connection is kept")
+
+    def _look_at_hand_off(self, client: Client, host: Host, name: str, token: str, until: float) -> None:
+        """A client passes on what is handed to a place that it has left, unless something is held up."""
+        if client.dead or token in self._wanted(client) or token not in host.left(name) or self._is_held_up():
+            return
+        if self.events.now > until:
+            self.accuse(name, token, host.name, "was handed to a place that its client had left")
+        self.events.after(SAMPLE_S, partial(self._look_at_hand_off, client, host, name, token, until))
+
+    def _wanted(self, client: Client) -> set[str]:
+        """The owners, and their places, that masters may have."""
+        under_way = client.under_way
+        wanted = {token for _, owners in under_way.acquiring.values() for token in owners}
+        wanted |= {token for hold in client.holds for token in (hold.owner, token_of(hold.waiter))}
+        return wanted | self.referee.kept.keys() | set(under_way.releasing) | set(under_way.handing_over)
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 
@@ -123,10 +140,7 @@ class Oracles:
     def _look_at_vote(
         self, client: Client, host: Host, name: str, owner: str, since: float, again: float
     ) -> None:
-        under_way = client.under_way
-        asking = {token for _, owners in under_way.acquiring.values() for token in owners}
-        held = {hold.owner for hold in client.holds} | self.referee.kept.keys()
-        wanted = asking | held | set(under_way.releasing) | set(under_way.handing_over)
+        wanted = self._wanted(client)
         if client.dead or owner in wanted or owner not in host.left(name) or host.restarted_at > since:
             return  # to a master that was down meanwhile its undo comes late
         if self.mode == "leases" and owner not in host.told_to_release:

@@ -255,7 +255,8 @@ class Engine(Port):
                     if not lost:
                         releasing[hold.owner] = hold
                         if hold.waiter:
-                            self.notifications.left.append(keys.token_of(hold.waiter))
+                            until = began + self.timeout + hold.rest(began)
+                            self.notifications.left.append((keys.token_of(hold.waiter), until))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
@@ -311,14 +312,13 @@ class Engine(Port):
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
-            # A late hand-off may reach an owner that already holds the lock: its release passes it on. The
-            # release of a lost hold may be long in coming.
+            # A holder passes on a late hand-off by its release. That of a lost hold may be long in coming.
             now = self.clock()
             holding = any(
                 hold.owner == token or (hold.waiter == waiter and now < hold.lease.valid_until)
                 for hold in self.holds
             )
-            if holding or token in self.notifications.left:
+            if holding or now < dict(self.notifications.left).get(token, now):
                 return
         self.masters.send(commands.leave_queue(self.context.wire, name, waiter), resend_for=timing.CLAIM_S)
 

@@ -43,8 +43,8 @@ class Subscriptions(Notifications, Traffic[L]):
         self._pass_on = pass_on
         #: Hand-offs to places without a waiter: the lock, and the token of the place.
         self._unclaimed: list[tuple[str, str]] = []
-        #: Tokens of places whose release was sent lately: a hand-off to them is an old one.
-        self.left: deque[str] = deque(maxlen=64)
+        #: Places left lately. Until then the lock is kept, or a hand-off may be older than the release.
+        self.left: deque[tuple[str, float]] = deque(maxlen=64)
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}

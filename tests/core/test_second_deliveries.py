@@ -154,14 +154,6 @@ def test_a_release_that_a_master_missed_comes_first_while_it_means_something(
     assert calls.servers[0].ran == ["acquire", *resent, "status"]
 
 
-def test_a_release_whose_connection_breaks_before_the_reply_is_sent_again() -> None:
-    calls = connected(1)
-    calls.acquire()
-    calls.send(FREE, resend_for=9.0)
-    calls.cut(0)
-    assert calls.servers[0].ran == ["acquire", "release", "release"]
-
-
 @pytest.mark.parametrize("age_s", [0.0, FULL - 0.1, FULL + 0.1])
 def test_an_answer_is_compared_only_while_grants_of_its_master_count(age_s: float) -> None:
     calls = connected(1, age_s=age_s)

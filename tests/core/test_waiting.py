@@ -74,14 +74,6 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     assert named(given_back, "owner") != named(first, "owner")
 
 
-def test_who_cannot_hear_of_a_hand_off_takes_no_place() -> None:
-    world = World(3, [held_by()] * 3, heard_by=1)
-    assert world.acquire(world.now + 2.0) is None
-    assert {named(ask, "waiter") for ask in world.sent(scripts.ACQUIRE)} == {""}
-    looks = [step for step in world.steps if isinstance(step, Wait)]
-    assert len(looks) >= 6, "it looks all the more often"
-
-
 def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() -> None:
     queued = Vote(Code.QUEUED, "first:1|s", 0, 0, ticket=9)
     fair = LockOptions("x", ClientOptions().lease(None), fair=True)

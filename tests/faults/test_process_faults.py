@@ -8,9 +8,10 @@ import time
 import pytest
 
 import rlock
+from rlock.rules.keys import queue
 
 from ..lock.conftest import eventually
-from ..servers import Fleet
+from ..servers import Fleet, raw
 from .conftest import (
     LOOK_S,
     FreshMasters,
@@ -21,6 +22,7 @@ from .conftest import (
     excluded,
     holders,
     refuse_threads,
+    subscribers,
     usable,
     waiting,
     within,
@@ -100,6 +102,27 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
     with within(10.0):
         usable(other, 10.0)
         assert lock.acquire(timeout=10.0)
+
+
+@pytest.mark.rule("4.4")
+def test_places_that_a_stopped_master_gives_late_are_passed_on_at_once(fresh: Scene) -> None:
+    lock, other = fresh.held(1.0, fair=True)
+    stopped, another, _ = fresh.fleet
+    stopped.pause()
+    # It runs their joins when it goes on. Their releases come late, and are not sent again.
+    gone = [Waiter(other, fair=True) for _ in range(3)]
+    waiting(other, 3)
+    lock.release()
+    assert all(waiter.got() for waiter in gone)
+    time.sleep(1.1)
+    lock.acquire()
+    stopped.resume()
+    waiter = Waiter(other, fair=True)
+    assert eventually(lambda: raw(stopped.url).zcard(queue("x")) > 2 and subscribers(stopped.url) == 1)
+    another.pause()
+    with within(1.5):
+        lock.release()
+        assert waiter.got()
 
 
 # -- processes of clients

@@ -1,4 +1,4 @@
-"""What only goes wrong when two things happen at once; Ctrl-C in a nested acquire."""
+"""What only goes wrong when two things happen at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ import rlock
 from rlock.procedures import acquire as acquiring
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import WaitGenerator
-from rlock.testing import memory_client
 
 from ..fixtures import FreshMasters
-from ..interrupts import every_line
 from ..servers import Fleet, raw
 from .conftest import MakeClient, acquired, in_thread, running, threads_only
 
@@ -114,22 +112,3 @@ def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3
             with running(*(partial(work, f"{attempt}-{i}") for i in range(3))):
                 time.sleep(DELAY_MS / 4000)
                 ctypes.PyDLL(None).usleep(round(PAUSE_S * 1e6))
-
-
-#: The files through which a nested acquire and release go.
-NESTING = ("rlock/lock.py", "rlock/base.py", "engine.py", "hold_table.py")
-
-
-def test_ctrl_c_before_any_line_of_a_nested_acquire_leaves_the_count_as_it_was() -> None:
-    wrong: dict[str, int] = {}
-    with memory_client(3) as client, client.lock("x") as lock:
-        for tracer in every_line(*NESTING):
-            before = lock.hold_count
-            with tracer:
-                lock.acquire()
-            if tracer.where and lock.hold_count != before:
-                wrong[tracer.where] = lock.hold_count
-                lock.release()
-        assert (lock.hold_count, tracer.where) == (2, "")
-        lock.release()
-    assert wrong == {}

@@ -140,9 +140,7 @@ def test_a_hundred_names_on_five_masters_cost_one_round_trip_each_way(connect: M
         assert made == ["call_many"] * 2
 
 
-def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names_together(
-    connect: MakeClient,
-) -> None:
+def test_tokens_that_masters_gave_differently_are_agreed_on_for_all_names(connect: MakeClient) -> None:
     client = connect()
     engine, ahead = client._engine(), time.time_ns() // 1000 + 3_600_000_000
     for name in "abc":
