@@ -171,9 +171,6 @@ def _shield(master: Any, instant: Instant) -> None:
     master.connect = connected
 
 
-# -- the disturbances ----------------------------------------------------------------------------------
-
-
 def _release(lock: Any) -> bool:
     if held := bool(lock.hold_count):
         lock.release()

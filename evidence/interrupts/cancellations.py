@@ -20,6 +20,7 @@ import rlock.asyncio
 from rlock import clock
 from rlock.testing import MemoryMasters
 
+from . import instants
 from .instants import Stuck, is_ours, place
 from .operations import OF_TASKS
 from .scene import NAME, TURN_S, Scene, left
@@ -33,21 +34,16 @@ LIMIT_S, SOON_S = 20.0, 0.9
 AGAIN, ALL = "again and again", "with ours"
 
 
-class Instant:
+class Instant(instants.Instant):
     """The ``at``-th callback behind which the task is cancelled.
 
     ``work``: AGAIN, also behind each one after it; ALL, together with the client's own tasks.
     """
 
     def __init__(self, at: int, work: str) -> None:
-        self.at, self._work = at, work
+        super().__init__(at)
+        self._work = work
         self.task: asyncio.Task[Any] | None = None  # the task, while the operation is under way
-        self.passed = 0
-        self.place = ""
-
-    @property
-    def reached(self) -> bool:
-        return self.passed >= self.at
 
     def on_callback(self) -> None:
         if self.task is None or self.task.done():

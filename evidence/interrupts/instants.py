@@ -85,8 +85,6 @@ class Instant:
     def reached(self) -> bool:
         return self.passed >= self.at
 
-    # -- signals -----------------------------------------------------------------------------------
-
     def on_call(self, frame: FrameType, kind: str, _: Any) -> Any:
         calling, self._calling = self._calling, None
         if not is_ours(frame.f_code):
@@ -128,8 +126,6 @@ class Instant:
                 self._held_back = False
                 # The last line: anything behind it would handle the signal.
                 -ARM  # noqa: B018
-
-    # -- collections -------------------------------------------------------------------------------
 
     def on_collection(self, phase: str, _: Any) -> None:
         frame = sys._getframe(1)

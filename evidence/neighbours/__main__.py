@@ -89,15 +89,12 @@ class Side:
                 began = time.monotonic()
                 async with within(lock):
                     got = time.monotonic()
-                self._note(name, began, got)
+                if name == self.name:
+                    self.at.append(got)
+                else:
+                    self.took.append((began, time.monotonic() - began))
+                time.sleep(0.001)  # the sides share the processor
             client.lock(held).check()
-
-    def _note(self, name: str, began: float, got: float) -> None:
-        if name == self.name:
-            self.at.append(got)
-        else:
-            self.took.append((began, time.monotonic() - began))
-        time.sleep(0.001)  # the sides share the processor
 
     def pair(self, since: float) -> float:
         return statistics.median([took for began, took in list(self.took) if began >= since] or [math.inf])

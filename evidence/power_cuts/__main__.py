@@ -200,8 +200,9 @@ class CutFleet:
         chosen = self._dice.sample(range(MASTERS), count)
         if self._variant.settings == DURABLE and self._dice.random() < 0.5:
             # A cut at any point of a rewrite, which renames files, must lose nothing either.
-            for i in chosen:
-                self._rewrite(i)
+            for master in (self.masters[i] for i in chosen):
+                with contextlib.suppress(redis.RedisError), contextlib.closing(raw(master.url)) as server:
+                    server.bgrewriteaof()
             time.sleep(self._dice.uniform(0.0, 0.05))
         at = now_ns()
         with ThreadPoolExecutor(count) as at_once:
@@ -219,10 +220,6 @@ class CutFleet:
     def _start(self, i: int, settings: Sequence[str]) -> None:
         self.masters[i].args = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *settings)
         self.masters[i].start()
-
-    def _rewrite(self, i: int) -> None:
-        with contextlib.suppress(redis.RedisError), contextlib.closing(raw(self.masters[i].url)) as server:
-            server.bgrewriteaof()
 
     def _client(self) -> rlock.Client:
         options: dict[str, Any] = {} if self._variant.guard else {"restart_guard": 0}

@@ -202,12 +202,6 @@ def _note_arrivals(recorder: Recorder) -> None:
     setattr(Contender, "step", step)  # noqa: B010  # mypy: a method
 
 
-def own_clock(rate: float) -> None:
-    """Give the clients of this process a clock of their own, with another beginning and another rate."""
-    true, began, shown = clock.now, clock.now(), os.getpid() * 1000.0
-    clock.now = lambda: shown + (true() - began) * rate
-
-
 def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     setup = Setup(**json.loads(sys.argv[1]))
@@ -217,7 +211,9 @@ def main() -> None:
         from ..bugs import commit  # here: a run that breaks nothing shall not depend on it
 
         commit(setup.sabotage)
-    own_clock(setup.rate)
+    # The clients of this process have a clock of their own, with another beginning and another rate.
+    true, began, shown = clock.now, clock.now(), os.getpid() * 1000.0
+    clock.now = lambda: shown + (true() - began) * setup.rate
     Worker(setup).run()
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -36,27 +35,6 @@ class Result:
     steps: int
     seconds: float
     output: str
-
-
-def check(
-    module: str,
-    constants: Mapping[str, str],
-    invariants: tuple[str, ...],
-    more: str = "",
-    *,
-    shortest: bool = False,
-) -> Result:
-    """Search every state of ``module``. Raises ``MissingError``.
-
-    ``more``: lines for the configuration. ``shortest``: with one worker. Only then TLC promises that a
-    counter-example is a shortest one.
-    """
-    lines = ["CHECK_DEADLOCK FALSE", f"INVARIANTS {' '.join(invariants)}" if invariants else "", more]
-    lines += [] if "SPECIFICATION" in more else ["SPECIFICATION Spec"]
-    lines += ["CONSTANTS", *(f"    {name} = {value}" for name, value in constants.items())]
-    began = time.monotonic()
-    output = run(module, "\n".join(lines), one_worker=shortest)
-    return result_of(output, time.monotonic() - began)
 
 
 def run(

@@ -140,7 +140,7 @@ def test_a_child_that_was_forked_in_a_running_loop_holds_nothing_and_disturbs_no
             assert not waiter.done()
             # The same connections: none had to be made anew.
             assert {one["id"] for one in eyes.raws[0].client_list()} == numbers
-        await asyncio.wait_for(waiter, AFTER_S)
+        await asyncio.wait_for(waiter, 2.0)
         await nothing_left(eyes, client)
         await client.close()
 
@@ -153,9 +153,6 @@ def _sockets() -> int:
         with contextlib.suppress(OSError):
             found += os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
     return found
-
-
-AFTER_S = 2.0
 
 
 _EVERYTHING = """

@@ -57,9 +57,6 @@ def claimed(world: World) -> Grant | None:
     return claim(world, world.contender)
 
 
-# -- what counts ---------------------------------------------------------------------------------------------
-
-
 def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without_waiting() -> None:
     world = World(3, [YES] * 3)
     handed(world, message(world), message(world), HandOff(read_at=world.now))
@@ -133,9 +130,6 @@ def test_a_message_with_another_token_counts_for_nothing() -> None:
     assert set(grant.confirmation.given) == {0, 1, 2}
 
 
-# -- the instant of a grant ----------------------------------------------------------------------------------
-
-
 def test_a_masters_time_is_never_taken_for_a_later_instant_than_it_was() -> None:
     """Its clock may run at another rate since the last exchange, and that took some time."""
     time = FleetTime()
@@ -168,8 +162,6 @@ def test_a_message_is_read_or_is_no_grant(payload: bytes, place: bytes, token: i
     found, grant = HandOff.parse(payload, 3.0)
     assert (found, grant.token, grant.read_at) == (place, token, 3.0)
 
-
-# -- the confirmation ----------------------------------------------------------------------------------------
 
 SAME = Vote(Code.YES, note=NOTE)
 

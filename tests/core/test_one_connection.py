@@ -130,21 +130,6 @@ def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Heari
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner)]
 
 
-@pytest.mark.rule("4.1")
-def test_a_new_connection_wakes_a_waiter_that_doubted_the_one_before(hearing: Hearing) -> None:
-    """Otherwise it would sleep over the messages of the time in between, until its next look."""
-    found = hearing.subscriptions._by_name["x"]
-    found.confirm(0)
-    hearing.subscriptions.doubt(hearing.contender)
-    assert not hearing.subscriptions.is_subscribed("x")
-    found.confirm(0)
-    assert not hearing.inbox.has_reason(), "the connection was well"
-    hearing.subscriptions.doubt(hearing.contender)
-    found.lose(0)
-    found.confirm(0)
-    assert hearing.inbox.has_reason()
-
-
 def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
     second, place = hearing.contend("x")
     hearing.subscribe(second)

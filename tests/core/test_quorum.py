@@ -112,13 +112,6 @@ def test_the_time_of_a_contender_is_over_at_its_very_end(now: float, over: bool)
     assert contender.lost_round(now, nudged=False).time_is_over is over
 
 
-@pytest.mark.rule("4.2")
-def test_a_contender_joins_the_queue_only_after_its_subscription_is_confirmed() -> None:
-    before = {stage for (stage, step), after in STAGES.items() if after is Stage.JOINING}
-    assert before == {Stage.SUBSCRIBING}
-    assert STAGES[Stage.SUBSCRIBING, Step.CONFIRMED] is Stage.JOINING
-
-
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_contender_can_withdraw_in_each_stage_and_is_new_then(stage: Stage) -> None:
     """Ctrl-C can come between any two lines."""
@@ -217,10 +210,3 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
     assert cast((first, second, second, YES, None)).split() is False
     # our own votes are given back: they count for nobody
     assert cast((first, second, YES, YES, YES)).split()
-
-
-@pytest.mark.rule("3.9")
-def test_a_server_under_two_names_spoils_the_count() -> None:
-    twin = Vote(Code.FAULT, fault=Fault(FaultKind.DUPLICATE, "the same server"))
-    assert cast((YES, YES, twin)).duplicated
-    assert not cast((YES, YES, DOWN)).duplicated

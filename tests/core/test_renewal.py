@@ -127,19 +127,6 @@ def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> N
 
 
 @pytest.mark.rule("3.7")
-def test_a_healing_is_not_wanted_any_more_when_its_hold_was_released() -> None:
-    """Or the key would come back, and with it a lock that nobody holds."""
-    hold = a_hold()
-    world = World(3, [YES, ABSENT, YES])
-    world.replies[scripts.HEAL] = lambda *_: HEALED
-    world.run(heal(world, world.run(renew(world, [hold]))))
-    (asked,) = world.sent(scripts.HEAL)
-    assert asked.wanted()
-    hold.lease.on(LeaseEvent.RELEASE)
-    assert not asked.wanted()
-
-
-@pytest.mark.rule("3.7")
 def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
     released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
     over.lease.valid_until = 1000.0
@@ -151,6 +138,9 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     (asked,) = world.sent(scripts.HEAL)
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
+    assert asked.wanted()
+    held.lease.on(LeaseEvent.RELEASE)
+    assert not asked.wanted(), "the key would come back, and with it a lock that nobody holds"
 
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:

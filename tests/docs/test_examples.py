@@ -217,26 +217,19 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def nothing() -> None: ...
 
 
-def overtaken(recipe: Any, make_client: MakeClient, masters: Fleet) -> bool:
-    """Run a worker that another one overtakes before it writes; what it says."""
-    client, other = make_client(masters.urls), make_client(masters.urls)
+@pytest.mark.parametrize("name", DRIVERS)
+def test_one_who_was_overtaken_is_refused_and_changes_nothing_and_can_begin_again(
+    name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
+) -> None:
+    recipe, inner = ready(name), list[bool]()
+    client, other = make_client(masters3.urls), make_client(masters3.urls)
 
     def later() -> None:
         assert other.evict(recipe.lock_name)
         assert recipe.work(other, nothing, 1000) is True
 
-    done: bool = recipe.work(client, lambda: in_thread(later), 1)
-    return done
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_one_who_was_overtaken_is_refused_and_changes_nothing_and_can_begin_again(
-    name: str, masters3: Fleet, make_client: MakeClient, ready: Callable[..., Any]
-) -> None:
-    recipe = ready(name)
-    assert overtaken(recipe, make_client, masters3) is False
+    assert recipe.work(client, lambda: in_thread(later), 1) is False
     assert recipe.value() == 1100
-    client, inner = make_client(masters3.urls), list[bool]()
     # A nested write of the same holder is accepted.
     assert recipe.work(client, lambda: inner.append(recipe.work(client, nothing, 5)), 1) is True
     assert inner == [True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -33,9 +33,9 @@ from rlock.rules.keys import NOTE
 from rlock.rules.lease import LockVotes
 from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
-from rlock.testing import memory_client
 
 from ..core.test_one_connection import Hearing
+from ..core.test_one_connection import hearing as hearing  # a fixture
 from ..core.test_restart_guard import told
 from ..core.world import World, a_hold
 from ..lock.conftest import eventually, running
@@ -153,15 +153,6 @@ def test_any_note_info_and_key_can_be_read(note: bytes, other: bytes, field: Any
     replies.fault(field)
 
 
-# -- messages ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def hearing() -> Iterator[Hearing]:
-    with memory_client(3) as client:
-        yield Hearing(client)
-
-
 @pytest.mark.parametrize(
     "answer", [b"+OK\r\n", b":1\r\n", b"*4\r\n" + b"*0\r\n" * 4, b"*9000\r\n" + b"*0\r\n" * 9_000]
 )
@@ -209,8 +200,6 @@ def test_a_message_of_another_program_is_counted_logged_once_and_hurts_no_waiter
     logged = [record for record in caplog.records if getattr(record, "event", "") == "unknown_message"]
     assert sorted(record.kind for record in logged) == ["hand-off", "release"]  # type: ignore[attr-defined]
 
-
-# -- keys --------------------------------------------------------------------------------------------------
 
 SCORE = st.sampled_from((b"inf", b"-inf", b"1e300", b"-1", b"1.5", b"%d" % (2**63 - 1), b"1790000000000000"))
 #: Keys of any type, and what a stranger may put in the place of those of lock "x".

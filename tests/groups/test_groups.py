@@ -67,20 +67,12 @@ def test_nobody_gets_a_lock_beside_its_holder(
     assert usable(other) > token
 
 
-def test_the_newest_answer_of_the_sentinels_counts() -> None:
-    """One that is cut off from the others names the old primary."""
-    answers = [
-        ["ip", "10.0.0.1", "port", "1", "config-epoch", "4"],
-        ["ip", "10.0.0.2", "port", "2", "config-epoch", "5"],
-    ]
-    service = Service("mymaster", [], ConnectionError)
-    for each in (answers, answers[::-1]):
-        assert service.newest([*each, TimeoutError()]) == ("10.0.0.2", 2)
-
-
 @pytest.mark.parametrize(
-    "nonsense",
+    "other",
     [
+        # Of one that is cut off from the others: the old primary.
+        ["ip", "10.0.0.1", "port", "1", "config-epoch", "4"],
+        TimeoutError(),
         ["ip", "10.0.0.3", "port", "3", "config-epoch", "many"],
         ["ip", "10.0.0.3", "port", "70000", "config-epoch", "9"],
         ["ip", "10.0.0.3", "port", "-3", "config-epoch", "9"],
@@ -88,16 +80,15 @@ def test_the_newest_answer_of_the_sentinels_counts() -> None:
         ["ip", "10.0.0.3\nERROR all is lost", "port", "3", "config-epoch", "9"],
         ["ip", "x" * 254, "port", "3", "config-epoch", "9"],
         ["port", "3", "config-epoch", "9"],
-        ["ip", "10.0.0.3", "port", "9" * 30, "config-epoch", "9"],
         [[], {}, "ip"],
         [],
     ],
     ids=str,
 )
-def test_a_sentinel_that_talks_nonsense_does_not_cost_the_group_its_vote(nonsense: list[str]) -> None:
+def test_the_newest_answer_of_the_sentinels_counts(other: list[str] | Exception) -> None:
     service = Service("mymaster", [], ConnectionError)
     good = ["ip", "10.0.0.2", "port", "2", "config-epoch", "5"]
-    assert service.newest([nonsense, good]) == service.newest([good, nonsense]) == ("10.0.0.2", 2)
+    assert service.newest([other, good]) == service.newest([good, other]) == ("10.0.0.2", 2)
 
 
 @one_kind

@@ -196,16 +196,12 @@ def other(connect: MakeClient) -> rlock.Client:
     return connect()
 
 
-_PRELUDE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-
-
 class Child:
     """A Python program in another process, which says what it does line by line."""
 
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            # From the shell's background a process inherits a deaf ear for Ctrl-C.
-            [sys.executable, "-u", "-c", _PRELUDE + textwrap.dedent(program), *arguments],
+            [sys.executable, "-u", "-c", textwrap.dedent(program), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -121,15 +121,11 @@ async def _live(queue: asyncio.Queue[tuple[Work, Future[Any]] | None]) -> None:
 @cache
 def the_loop() -> Loop:
     """The one of all tests."""
-    return Loop(_factory())
-
-
-def _factory() -> Callable[[], asyncio.AbstractEventLoop]:
     if os.environ.get("RLOCK_TEST_LOOP") != "uvloop":
-        return asyncio.new_event_loop
+        return Loop()
     import uvloop
 
-    return uvloop.new_event_loop
+    return Loop(uvloop.new_event_loop)
 
 
 class Client:

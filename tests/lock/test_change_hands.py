@@ -144,6 +144,7 @@ HANDLE = Handle(
 )
 
 
+@pytest.mark.rule("3.12")
 @threads_only
 def test_a_master_that_gave_a_greater_token_since_has_no_vote(client: Client, urls: list[str]) -> None:
     """A late command of the old holder may bring its key back, when another owner has had the lock."""

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import rlock
-import rlock._client.subscriptions
 from rlock import Client
 from rlock._client.calls import Calls
 from rlock.procedures.port import Request, WaitGenerator

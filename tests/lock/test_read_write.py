@@ -161,18 +161,6 @@ def test_the_readers_behind_a_writer_that_gives_up_go_at_once(connect: MakeClien
         assert reads.result(30) is True
 
 
-def test_the_status_lists_the_readers_and_an_operator_evicts_them(client: Client, other: Client) -> None:
-    with suppress(LeaseLostError), client.read_write_lock("x").reader, other.read_write_lock("x").reader:
-        status = client.status("x")
-        assert status.locked
-        assert status.hold_count == 2
-        assert len(status.readers) == 2
-        assert sorted(other.evict("x")) == sorted(reader.owner for reader in status.readers)
-        assert not client.status("x").locked
-        assert eventually(client.read_write_lock("x").reader.lost.is_set)
-        assert other.read_write_lock("x", renew=False).writer.locked() is False
-
-
 def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters3: Fleet) -> None:
     client = rlock.Client(masters3.urls)
     with suppress(LeaseLostError), client.read_write_lock("x").reader, client.lock("other") as other:

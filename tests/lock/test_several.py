@@ -239,9 +239,6 @@ def test_in_a_set_of_names_the_owner_of_a_writer_becomes_its_reader(
     assert other.locks(["a", "b"]).acquire(blocking=False)
 
 
-# -- semaphores
-
-
 def test_each_acquire_takes_another_permit_and_a_release_gives_the_last_one_back(connect: MakeClient) -> None:
     gpu, others = (connect().semaphore("gpu", permits=2) for _ in range(2))
     assert gpu.permit is None

@@ -127,17 +127,6 @@ def test_a_grant_that_cannot_be_read_or_prolonged_is_an_error(handed: Box, rule:
 # -- transfer: another owner token in the place of the present one
 
 
-@pytest.mark.rule("3.12")
-def test_a_master_that_gave_a_greater_token_refuses(box: Box) -> None:
-    box.hold()
-    box.fence(THEIRS, TOKEN + 1)
-    with box.nothing_written():
-        assert box.transfer()[:3] == [-1, MINE, 2]
-    assert box.transfer(token="")[0] == 1
-    box.client.delete(FENCE)
-    assert box.transfer(MINE, THEIRS)[0] == 1
-
-
 def test_a_server_without_memory_lets_it_change_hands(box: Box) -> None:
     box.hold()
     box.fill()

@@ -96,11 +96,3 @@ def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box)
     assert invited.content() == ("hash", {READERS: "0"})
     assert invited.pttl() <= CLAIM_MS
     assert invited.acquire(THEIRS)[0] == -1
-
-
-@pytest.mark.parametrize("task", [commands.renew, commands.heal])
-def test_no_reader_is_put_back_where_a_writer_is(box: Box, task: Any) -> None:
-    box.acquire(MINE)
-    before = box.content()
-    run(box, task(LEASE_MS, [(LOCK, f"{READER}9", 1, 7)]))
-    assert box.content() == before
