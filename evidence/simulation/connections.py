@@ -205,6 +205,12 @@ class Connections(connections.Connections[Connection]):
         return Connection(self.client, host, subscriber=self._options.subscriber)
 
     def _start(self, server: MasterConnection[Connection]) -> None:
+        if (early := server.probe_at - self._clock()) > 0.0:
+            self.client.after(self.client.lasts(early), lambda: self._begin(server))
+        else:
+            self._begin(server)
+
+    def _begin(self, server: MasterConnection[Connection]) -> None:
         _Attempt(self, server, self._connect_options(server))
 
     def ended(self, attempt: _Attempt, outcome: Connection | ConnectError) -> None:

@@ -62,7 +62,7 @@ class Oracles:
         races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0 or play.setup.kills > 0.0
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
-        self.prompt_s = PROMPT_S if play.setup.jitter <= 0.01 else 0.85
+        self.prompt_s = PROMPT_S + 0.1 if play.setup.jitter <= 0.01 else 0.85
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)

@@ -223,6 +223,11 @@ class Calls(Pipeline[L], Masters):
         enough = self._masters if to_all else self.context.quorum
         yield from self._connections.connect_gen(patience, enough, self._check)
 
+    @property
+    def owes(self) -> bool:
+        """Whether some master still has to get a command, behind a connection that ended."""
+        return any(server.missed for server in self._connections.servers)
+
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """A new connection: refuse a server under a second name, and send the commands that it missed."""
         now, report = self._clock(), connection.memory_report

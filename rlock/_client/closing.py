@@ -1,7 +1,5 @@
 """Closing: the end of a client. It leaves nothing on a master, and no thread or task waiting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..errors import RLockError
@@ -51,7 +49,7 @@ def close(
                 hold.report.signal.set()
         if not connections.closed:
             _take_back(holds, masters)
-            if again:
+            if again or releasing or masters.owes:
                 yield from masters.connect(FIRST_CONTACT_S, to_all=True)
             if releasing:
                 # Pipelined, so the wait is bounded for any number of holds.

@@ -4,8 +4,6 @@ A client has one of these for its calls and one for its subscriptions. Attempts 
 only while the client is used or a master still has to get a command.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -229,7 +227,9 @@ class Connections(ABC, Generic[L]):
         now = self._clock()
         self.tell_steady(now)
         for server in self.servers:
-            if server.connection is None and not server.is_connecting and now >= server.probe_at:
+            # A missed command does not wait for the next use of the client: the attempt waits for its time.
+            due = now >= server.probe_at or (server.missed and now < server.reconnect_until)
+            if server.connection is None and not server.is_connecting and due:
                 server.is_connecting = True
                 try:
                     self._start(server)
@@ -244,6 +244,8 @@ class Connections(ABC, Generic[L]):
 
     def _connect_gen(self, server: MasterConnection[L], *, once: bool = False) -> WaitGenerator[None]:
         """Try to connect; try again while the master has to get a missed command."""
+        if (early := server.probe_at - self._clock()) > 0.0:
+            yield from self._runtime.sleep(early)
         while True:
             options = self._connect_options(server)
             outcome: L | Exception

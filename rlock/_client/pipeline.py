@@ -7,8 +7,6 @@ may have written nothing it publishes a message, to have something to wait for. 
 INFO: evidence/spec/Groups.tla.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable

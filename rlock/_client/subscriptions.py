@@ -6,8 +6,6 @@ daemon thread or a timer ends unused subscriptions, connects to masters, and rea
 replaces a connection without a reply in time, which a firewall may have dropped.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import deque

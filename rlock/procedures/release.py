@@ -5,8 +5,6 @@ and its new owner token (`next_owner`), and the same script writes its lease. Wi
 master hands the lock to the first in its queue, or publishes that it is free.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Sequence

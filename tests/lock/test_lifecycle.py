@@ -17,7 +17,9 @@ import pytest
 
 import rlock
 from rlock import Client
+from rlock._client.connections import broken
 from rlock.events import Acquired
+from rlock.procedures.release import end
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
@@ -161,6 +163,26 @@ def test_a_close_before_the_end_of_an_acquire_is_no_loss(client: Client, other: 
     end()
     assert told == []
     assert other.lock("x").acquire(blocking=False)
+
+
+@threads_only
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_release_that_a_broken_connection_missed_needs_no_other_use_of_the_client(
+    closes: bool, client: Client, other: Client
+) -> None:
+    """As behind the third Ctrl-C in a row in the middle of a reply: the next attempt has to wait a little."""
+    acquired(client, renew=False)
+    masters = client._engine().masters
+    connections = masters._connections
+    with connections._mutex:
+        for server in connections.servers:
+            assert server.connection is not None
+            server.failures, server.connection.answered = 2, False
+            connections.drop(server, broken("interrupted"))
+    end(masters, client._engine().held("x"))
+    if closes:
+        client.close()
+    assert eventually(lambda: other.lock("x").acquire(blocking=False), within=1.0)
 
 
 def test_a_client_that_was_never_used_can_be_closed_and_asked() -> None:
