@@ -1,7 +1,8 @@
 """Virtual time: the events of a world, processes and their threads, and how long a message is on its way.
 
 Where a generator of rlock/_client waits, it yields a `Wait` here, and virtual time passes; the rest is the
-real code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes.
+real code. An interrupt is thrown in at the wait, and goes the way that Ctrl-C goes. Threads are switched
+where they wait, and in some schedules before and behind a few functions (`client.SWITCHED`): nowhere else.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class Thread:
         self._liveness = ThreadLiveness()
         self.key = OwnerKey(label, weakref.ref(self._liveness))
         self.over = False
-        #: It is in the middle of something that waits for nothing, and another one may run: `Client.switch`.
+        #: It is in the middle of something, and another thread may run: see `Client.may_switch`.
         self.runs = False
         #: Rounds that it waited for, by script.
         self.asked: Counter[str] = Counter()
