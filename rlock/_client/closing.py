@@ -49,8 +49,6 @@ def close(
                 hold.report.signal.set()
         if not connections.closed:
             _take_back(holds, masters)
-            if again or releasing or masters.owes:
-                yield from masters.connect(FIRST_CONTACT_S, to_all=True)
             if releasing:
                 # Pipelined, so the wait is bounded for any number of holds.
                 try:
@@ -61,6 +59,8 @@ def close(
                             hold.lease.reason = DISOWNED
                 except RLockError as error:
                     log.warning("the masters were not told: %s", error)
+            if masters.owes:
+                yield from masters.connect(FIRST_CONTACT_S, to_all=True)
             yield from masters.drain()
     except GeneratorExit:
         raise
@@ -100,5 +100,6 @@ def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
 
 
 def _release(masters: Calls[Any], hold: Hold) -> Request:
-    context = masters.context
-    return Request(ending(context, hold, hold.rest(context.clock())), hold.options.lease.request_timeout)
+    context, lease = masters.context, hold.options.lease
+    rest = hold.rest(context.clock())
+    return Request(ending(context, hold, rest), lease.request_timeout, resend_for=0.0 if rest else lease.ttl)

@@ -312,7 +312,7 @@ class Engine(Port):
         """Pass on a hand-off whose waiter has left, instead of letting it run out."""
         waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
-            # A holder passes on a late hand-off by its release. That of a lost hold may be long in coming.
+            # A holder passes a late hand-off on by its release. The release of a lost hold may come late.
             now = self.clock()
             holding = any(
                 hold.owner == token or (hold.waiter == waiter and now < hold.lease.valid_until)
