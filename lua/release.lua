@@ -5,7 +5,7 @@
 -- KEYS[3] fence          text  as in acquire.lua
 -- KEYS[4] note           text  as in acquire.lua
 -- KEYS[5] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
--- KEYS[6] readers        zset  as in acquire.lua; left out unless the owner, or the next one, is a reader
+-- KEYS[6] readers        zset  as in acquire.lua; left out unless the owner is a reader, or reads on
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
@@ -14,17 +14,14 @@
 --                              owner token; empty: nothing (an undo)
 -- ARGV[5] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
 -- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
--- ARGV[7] next_waiter    text  `<token>|<client_id>`, a waiter of the caller's process; without one ARGV[7]
---                              to ARGV[10] are left out
--- ARGV[8] next_owner     text  the owner token with which the next waiter gets the lease; a reader's: the
---                              owner itself reads on
--- ARGV[9] next_lease_ms  ms    its lease
--- ARGV[10] order         text  `fair`: only if it is the first in the queue; `barging`: in any case
+-- ARGV[7] reader         text  the owner token with which the owner reads on; without it ARGV[7] and ARGV[8]
+--                              are left out
+-- ARGV[8] reader_ms      ms    its lease
 -- ARGV[n-1] proposal     us    the fencing token of the next owner, as in acquire.lua
 -- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
--- Reply: {code, holder, count, ttl_ms, token}: the next waiter's fencing token, if it got the lock
---    1  released; count is the number of subscribers reached, ttl_ms the next waiter's lease, or 0
+-- Reply: {code, holder, count, ttl_ms, token}: the fencing token of an owner that reads on
+--    1  released; count is the number of subscribers reached, ttl_ms the lease of an owner that reads on, or 0
 --    0  absent: nobody holds it here, or it was free and is handed on; count as for 1
 --       Both: count -2 says that one call could not pass all dead waiters. The lock is free and all were
 --       told; with an empty owner the caller calls again.
@@ -39,7 +36,7 @@
 
 local lock, queue, fence, note_key, evicted, readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, claim_ms, fence_ms, proposal, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV - 1], ARGV[#ARGV]
-local message, waiter, ban_ms, next_waiter, next_owner, next_lease_ms, order = unpack(ARGV, 4, #ARGV - 2)
+local message, waiter, ban_ms, reader, reader_ms = unpack(ARGV, 4, #ARGV - 2)
 
 if ban_ms and ban_ms ~= '' then
     -- A DEL first: a server at maxmemory lets a script store something only after another write.
@@ -71,7 +68,7 @@ if code == 0 then
         return {-2, '', 0, -1, 0}
     end
     reading = entry and entry[1] == READERS and tonumber(entry[2])
-    if readers and not next_waiter then
+    if readers and not reader then
         code = redis.call('zrem', readers, owner)
         local time = redis.call('time')
         local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -98,7 +95,7 @@ if code == 0 then
     if reading and code == 1 then
         return {1, owner, 0, 0, 0}
     end
-    if entry and not (reading and leaves and channel ~= '' and not next_waiter) then
+    if entry and not (reading and leaves and channel ~= '' and not reader) then
         return {-1, entry[1], reading or tonumber(entry[2]), redis.call('pttl', lock), 0}
     end
     if code == 0 and not reading and not freed and owner ~= '' then
@@ -113,9 +110,9 @@ end
 -- At most this many dead waiters in one call: each one stops the server for 2 to 4 us.
 local limit = 200
 local left = limit
-local first = not next_waiter and not reading and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
+local first = not reader and not reading and claim_ms ~= '0' and redis.pcall('zpopmin', queue)[1]
 -- Skipped if nobody waits, the usual case: each function costs as much as a command.
-if first or next_waiter or reading or claim_ms == '0' then
+if first or reader or reading or claim_ms == '0' then
     local function give(holder, lease_ms)
         local written = redis.pcall('hset', lock, holder, '1')
         if type(written) ~= 'table' then
@@ -150,23 +147,17 @@ if first or next_waiter or reading or claim_ms == '0' then
         return stored.ok and token, now_us
     end
 
-    if next_waiter then
-        local front = redis.pcall('zrange', queue, 0, 0)[1]
-        local may = (order == 'barging' or not front or front == next_waiter) and next_lease_ms + 0 <= 86400000
-        local last = readers and redis.pcall('get', fence)
-        -- The owner that reads on keeps its token: it is the last writer.
+    if reader then
+        local last = redis.pcall('get', fence)
+        -- It keeps its token: it is the last writer.
         local token = tonumber(string.match(type(last) == 'string' and last or '', '^(%d+) ') or 0)
-        token = may and (token > 0 and token or stamp(next_owner))
-        if token and give(readers and READERS or next_owner, next_lease_ms) then
-            redis.pcall('zrem', queue, next_waiter)
-            read_on = {code, owner, 1, tonumber(next_lease_ms), token}
-            if not readers then
-                return read_on
-            end
+        token = reader_ms + 0 <= 86400000 and (token > 0 and token or stamp(reader))
+        if token and give(READERS, reader_ms) then
             local time = redis.pcall('time')
-            local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + next_lease_ms
-            redis.pcall('zadd', readers, until_ms, next_owner)
-            redis.pcall('pexpire', readers, next_lease_ms)
+            local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + reader_ms
+            redis.pcall('zadd', readers, until_ms, reader)
+            redis.pcall('pexpire', readers, reader_ms)
+            read_on = {code, owner, 1, tonumber(reader_ms), token}
             reading = 0
         end
     end

@@ -86,7 +86,6 @@ class Released(HoldEvent):
     held: float  # seconds from the grant to the call of release
     took: float  # seconds that the release itself took
     confirmed: bool  # by a quorum of masters
-    handed: bool  # to a waiter of this client, in the same round
 
 
 class Renewed(Event):

@@ -6,7 +6,7 @@ from ..errors import RLockError
 from ..events import CLOSED, log
 from ..model import LeaseState
 from ..procedures.port import Request, WaitGenerator
-from ..procedures.release import Released, ending, outcome, take_back_from
+from ..procedures.release import Released, ending, outcome
 from ..procedures.withdraw import undo
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
@@ -41,7 +41,7 @@ def close(
         # before this one, or within a writer.
         unknown = {hold.owner for hold in held if again or hold.writer is not None}
         acquiring = [owners for _, owners in list(holds.under_way.acquiring.values())]
-        unknown.update(holds.under_way.handing_over, *acquiring)
+        unknown.update(*acquiring)
     connections, ends = masters._connections, True
     try:
         for hold in held:
@@ -89,11 +89,8 @@ def close(
 
 
 def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
-    """Undo acquires and hand-overs of other threads or tasks, behind their rounds on the same connections."""
+    """Undo acquires of other threads or tasks, behind their rounds on the same connections."""
     masters.refuse()
-    # Before the acquires: otherwise a token that moves to its acquire meanwhile would be missed.
-    for next_owner, contender in list(holds.under_way.handing_over.items()):
-        take_back_from(masters, contender, next_owner, None)
     for options, owners in list(holds.under_way.acquiring.values()):
         for owner in list(owners):
             undo(masters, options, owner)

@@ -144,7 +144,7 @@ class Engine(Port):
 
     def admit(self, contender: Contender, grant: Grant) -> bool:
         options = contender.options
-        hold = Hold(contender.key, options, *grant[:5], grant.hold_count, writer=contender.writer)
+        hold = Hold(contender.key, options, *grant[:4], grant.hold_count, writer=contender.writer)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
             self.holds.hear(hold, self.clock())
@@ -296,8 +296,7 @@ class Engine(Port):
             unsure = events.KeepUnsure if (rest := hold.rest(began)) else events.ReleaseUnsure
             emit(unsure(hold.name, hold.owner, rest or hold.lease.ttl))
         if observed():
-            done, handed = outcome in (Released.DONE, Released.HANDED), outcome is Released.HANDED
-            self.holds.report_released(hold, began, confirmed=done, handed=handed)
+            self.holds.report_released(hold, began, confirmed=outcome is Released.DONE)
 
     def _give_up(self, hold: Hold, handle: Handle | None) -> WaitGenerator[Released]:
         return release(self, hold) if handle is None else detach(self, hold, handle)

@@ -177,14 +177,14 @@ class HoldTable:
             contender.told_end = True
             emit(event)
 
-    def report_released(self, hold: Hold, began: float, *, confirmed: bool, handed: bool = False) -> None:
+    def report_released(self, hold: Hold, began: float, *, confirmed: bool) -> None:
         """Emit the release of a hold, which began at ``began``, unless its end was reported."""
         _emit_pending(hold)
         if hold.report.end_reported:
             return
         if observed():
             held, took = began - hold.acquired_at, self.clock() - began
-            event = Released(hold.name, hold.owner, held, took, confirmed, handed)
+            event = Released(hold.name, hold.owner, held, took, confirmed)
             hold.report.end_reported = True
             emit(event)
         hold.report.end_reported = True

@@ -275,8 +275,7 @@ class Pipeline(Traffic[L]):
     def _redeliver(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """Send a command again when its master is connected again, if it still means something then."""
         if pending.resend_until > pending.sent_at:
-            late = None if pending.call is None else pending.call.request.late
-            server.missed.append(pending._replace(call=None, command=late or pending.command))
+            server.missed.append(pending._replace(call=None))
             # Otherwise an unused client makes no attempt, and a released lock stays locked there.
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()

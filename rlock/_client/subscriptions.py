@@ -18,7 +18,7 @@ import hiredis
 
 from ..events import MasterAnswers, MasterFailed, SubscribeRefused, UnknownMessage
 from ..model import Fault
-from ..procedures.contender import Contender, Grant
+from ..procedures.contender import Contender
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
 from ..rules.keys import OWN, HandOff
@@ -137,25 +137,6 @@ class Subscriptions(Notifications, Traffic[L]):
             if (found := self._by_name.get(contender.name)) is not None:
                 found.doubt()  # until the replies come; no PING, which an ACL may forbid
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
-
-    def next_waiter(self, name: str) -> Contender | None:
-        if (found := self._by_name.get(name)) is None:
-            return None
-        with self._mutex:
-            asleep = (each for each, _ in found.drawn() if each.inbox.asleep and not each.inbox.handed_by)
-            return next(asleep, None)
-
-    def hand_over(self, contender: Contender, grant: Grant) -> bool:
-        with self._mutex:
-            inbox: Inbox | None = contender.inbox
-            found = self._by_name.get(contender.name)
-            if found is None or inbox is None or found.inbox(inbox.token) is not inbox:
-                return False
-            # First: otherwise Ctrl-C in between would let it sleep on.
-            inbox.wake(Wake.GRANTED)
-            self._connections.wake_reader(inbox)
-            contender.receive(grant)
-            return True
 
     def interrupt(self, contender: Contender) -> None:
         """Wake a waiter whose `until` was changed."""

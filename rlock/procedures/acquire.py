@@ -23,7 +23,6 @@ from ..rules.tickets import Place
 from ..rules.waiting import Move, Stage, Step, next_move
 from .attempt import attempt, settle, take_place
 from .contender import Contender, Findings, Grant
-from .fencing import agree, agreed_on, note_lease
 from .hand_off import claim
 from .inspect import impossible, no_quorum
 from .port import Port, Request, WaitGenerator, Wake
@@ -148,11 +147,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             wake = yield from _sleep(port, contender, briefly=move is Move.SLEEP_BRIEFLY)
         if wake is Wake.FREE:
             wake = yield from _spread(port, contender)
-        if contender.local_grant is not None:
-            grant = yield from _accept(port, contender)
-            if grant is not None:
-                return grant
-        elif wake is Wake.HANDED:
+        if wake is Wake.HANDED:
             if contender.place is not None:
                 contender.place.aside = False  # otherwise its next round could not take the lock
             grant = claim(port, contender)
@@ -279,24 +274,3 @@ def _spread(port: Port, contender: Contender) -> WaitGenerator[Wake]:
     while wake in (Wake.FREE, Wake.TIME) and context.clock() < at:
         wake = yield from port.notifications.wait(contender, at)
     return Wake.FREE if wake is Wake.TIME else wake
-
-
-def _accept(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
-    """Take the lock from a releasing thread of this process, if enough of its validity is left."""
-    context, options = port.context, contender.options
-    local, contender.local_grant = contender.local_grant, None
-    assert local is not None
-    assert contender.place is not None
-    until = timing.won_until(local.sent_at, options.lease.ttl, options.lease.longest)
-    token = agreed_on(local.tokens, context.quorum)
-    if not token:
-        token = yield from agree(port.masters, options, local.owner, local.tokens, until)
-    if token and options.lease.ttl > context.guard.noted:
-        token = yield from note_lease(port.masters, options, local.owner, token, until)
-    if token and context.clock() < until:
-        waiter, votes = contender.place.waiter, len(local.tokens)
-        return local._replace(waiter=waiter, token=token, votes=votes, handed=True)
-    undone = commands.undo(context.wire, contender.name, local.owner)
-    port.masters.send(undone, resend_for=options.lease.ttl)
-    contender.owners.remove(local.owner)
-    return None

@@ -55,7 +55,7 @@ def attempt(
                 waiter = "" if contender.place is None else contender.place.waiter
                 return Grant(owner, ballot.sent_at, waiter, token=token, votes=len(given))
             verdict = Verdict.TOO_LATE
-        elif ballot.outstanding and ballot.settled and _may_wait_for_stragglers(contender):
+        elif ballot.outstanding and ballot.settled and contender.place is not None:
             # A master that refuses within this moment needs no undo.
             decided_at = ballot.decided_at
             wait = min(2 * (decided_at - ballot.sent_at), timing.STRAGGLERS_S)
@@ -95,8 +95,7 @@ def _command(port: Port, contender: Contender, owner: str) -> Command:
 
 def take_place(context: ClientContext, contender: Contender) -> Place:
     options, owner = contender.options, context.new_owner(contender.label)
-    lease_ms = timing.lease_ms(options.lease.ttl)
-    place = Place(options.name, owner, context.client_id, lease_ms, fair=options.fair)
+    place = Place(options.name, owner, context.client_id)
     # First: an interrupt in between must find the place, or it would stay in the queue.
     contender.owners.append(owner)
     contender.place = place
@@ -108,12 +107,6 @@ def queue_place(contender: Contender) -> Place | None:
     """The place to send with a round: none unless a quorum has confirmed the subscription."""
     place, stands = contender.place, contender.stage in (Stage.JOINING, Stage.WAITING)
     return place if stands and place is not None and not place.aside else None
-
-
-def _may_wait_for_stragglers(contender: Contender) -> bool:
-    # While it waits, no thread of its process could hand it the lock. In fair mode that is rare.
-    local = keys.same_process(contender.findings.holder or "", contender.key.label)
-    return contender.place is not None and (contender.options.fair or not local)
 
 
 def _give_back(port: Port, contender: Contender, owner: str, maybe: list[int]) -> None:

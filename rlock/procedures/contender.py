@@ -3,7 +3,6 @@
 It notes each owner token before its round is sent, until its undo was sent: see withdraw.py.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,13 +20,11 @@ class Grant(NamedTuple):
     owner: str
     sent_at: float
     waiter: str = ""  # a place in the queue that may still stand on some masters
-    hops: int = 0  # hand-offs in a row from thread to thread of this process
     token: int = 0  # the fencing token
     votes: int = 0  # masters that granted it, when it was decided
     handed: bool = False  # by a release; False: it was free
     confirmation: Confirmation | None = None  # until then, messages grant it for the claim time only
     hold_count: int = 1  # of the hold that was adopted
-    tokens: Sequence[int] = ()  # the fencing tokens that masters gave with a hand-over in this process
 
 
 @dataclass(slots=True)
@@ -85,8 +82,6 @@ class Contender:
         self.parker: Any = None
         #: The contender has left the local queue, or is about to.
         self.is_withdrawn = False
-        #: The lock, if a releasing thread of this process has handed it over.
-        self.local_grant: Grant | None = None
         #: The writer's hold of the same owner, whose reader it asks for.
         self.writer = writer
         self.findings = Findings()
@@ -110,10 +105,3 @@ class Contender:
             return False
         self.step(Step.CONFIRMED)
         return True
-
-    def receive(self, grant: Grant) -> None:
-        """Take the lock from a thread of this process. Called by that thread."""
-        # First: whatever ends the acquire (Ctrl-C, close) must find the token, or its votes would stay.
-        # No call: otherwise Ctrl-C could come between the lines, and leave a token without its grant.
-        self.owners += [grant.owner]
-        self.local_grant = grant

@@ -45,7 +45,7 @@ def claim(port: Port, contender: Contender) -> Grant | None:
     command = commands.confirm(contender.name, place.owner, lease_ms(lease.ttl), token, guarded=guarded)
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     confirmation = Confirmation(ballot, given, guarded=guarded)
-    return Grant(place.owner, sent_at, place.waiter, 0, token, len(given), True, confirmation)
+    return Grant(place.owner, sent_at, place.waiter, token, len(given), True, confirmation)
 
 
 def _counted(context: ClientContext, handed: dict[int, HandOff]) -> dict[int, float]:

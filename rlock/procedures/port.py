@@ -67,7 +67,6 @@ class Request(NamedTuple):
     settle: Settle = Settle.VERDICT
     targets: Sequence[int] | None = None  # None: all masters
     resend_for: float = 0.0  # a master that cannot be reached gets it if it is back within this time
-    late: Command | None = None  # such a master gets this one in its place
     count_late: bool = False  # the ballot also takes the replies that come when nobody waits any more
     wanted: Callable[[], bool] | None = None  # asked right before the first byte is sent; False: nothing is
 
@@ -108,7 +107,6 @@ class Wake(enum.IntEnum):
     TIME = 0  # the instant has come
     FREE = 1  # a quorum of masters published to all waiters, or a subscription had to be made again
     HANDED = 2  # masters handed the lock to this waiter: a quorum, or fewer and no more came
-    GRANTED = 3  # a thread of this process handed the lock over: `Contender.local_grant`
 
 
 class Notifications(Protocol):
@@ -136,12 +134,6 @@ class Notifications(Protocol):
     def doubt(self, contender: Contender) -> None:
         """Find out which connections still live: a look found a release that no message told."""
 
-    def next_waiter(self, name: str) -> Contender | None:
-        """The first of this process's own waiters, if it is asleep."""
-
-    def hand_over(self, contender: Contender, grant: Grant) -> bool:
-        """Wake a waiter of this process with a grant. False: it no longer waits."""
-
 
 @dataclass
 class UnderWay:
@@ -151,8 +143,6 @@ class UnderWay:
     acquiring: dict[int, tuple[LockOptions, list[str]]] = field(default_factory=dict)
     #: Holds whose release the masters may not have received, by owner token.
     releasing: dict[str, Hold] = field(default_factory=dict)
-    #: Waiters of this process to which a release gives the lock, by the owner token that they get.
-    handing_over: dict[str, Contender] = field(default_factory=dict)
 
 
 class Port(Protocol):

@@ -28,12 +28,6 @@ def take_back(port: Port, contender: Contender) -> None:
 def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
     """End the subscription. ``left``: see `Notifications.unsubscribe`."""
     port.notifications.unsubscribe(contender, left=left)
-    local, contender.local_grant = contender.local_grant, None
-    if local is not None and local.owner in contender.owners:
-        # Otherwise a lock that was handed over too late would stay locked until its lease ends.
-        free = commands.free(port.context.wire, contender.name, local.owner)
-        port.masters.send(free, resend_for=contender.options.lease.ttl)
-        contender.owners.remove(local.owner)
 
 
 def leave_queue(port: Port, contender: Contender) -> None:

@@ -8,7 +8,7 @@ from ..model import Vote
 from . import replies, scripts
 from .command_templates import Command, CommandTemplate, encode, expect_grant
 from .handles import Handle
-from .keys import NOTE, OWN, Wire, evicted, is_shared, queue, readers, token_of, waiter_name
+from .keys import NOTE, OWN, Wire, evicted, is_shared, queue, readers, token_of
 from .keys import fence as fence_key
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
@@ -86,28 +86,12 @@ def free(
     return template.render(waiter, str(token), owner, echo=owner)
 
 
-def hand_over(
-    wire: Wire, owner: str, waiter: str, next_waiter: Place, next_owner: str, *, barging: bool, token: int
-) -> Command:
-    """The holder gives the lock to a waiter of the same process, with the owner token ``next_owner``.
-
-    A master does so if that waiter is the first in its queue, or if ``barging``. Otherwise it acts as for
-    `free`. ``token``: the fencing token to propose for it.
-    """
-    order, lease_ms = "barging" if barging else "fair", str(next_waiter.lease_ms)
-    favoured = (next_waiter.waiter, next_owner, lease_ms, order)
-    command = _hand_over(wire, next_waiter.name).render(waiter, "", *favoured, str(token), owner, echo=owner)
-    command.acknowledged = True
-    return command
-
-
 def downgrade(
     wire: Wire, name: str, owner: str, waiter: str, reader: str, lease_ms: int, *, token: int
 ) -> Command:
     """The holder reads on under the token ``reader``; the readers that wait at the head may join."""
     keys = (*_release_keys(name), evicted(name, ""), readers(name))
-    next_waiter = waiter_name(reader, "")
-    arguments = (*_announcement(wire, name), waiter, "", next_waiter, reader, str(lease_ms), "barging")
+    arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms))
     command = _command(scripts.RELEASE, keys, (*arguments, str(token), owner), echo=owner)
     command.acknowledged = True
     return command
@@ -145,12 +129,6 @@ def _release_template(
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
     return CommandTemplate(scripts.RELEASE, keys, arguments, changing=3 if waiter else 2)
-
-
-@lru_cache(maxsize=1024)
-def _hand_over(wire: Wire, name: str) -> CommandTemplate:
-    arguments = (wire.channel(name), _CLAIM_MS, _FENCE_MS, wire.message)
-    return CommandTemplate(scripts.RELEASE, _release_keys(name), arguments, changing=8)
 
 
 def _release_keys(name: str) -> tuple[str, ...]:

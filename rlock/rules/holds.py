@@ -78,7 +78,6 @@ class Hold:
     owner: str  # the owner token on the masters: `<client>:<uuid>`
     acquired_at: float  # when the round that won it was sent
     waiter: str = ""  # the queue entry that the release removes; "": none
-    hops: int = 0  # hand-offs in a row from thread to thread of this process
     token: int = 0  # the fencing token
     count: int = 1  # unreleased acquires; the masters get a changed count with the next renewal
     renewal: RenewalState = field(default_factory=RenewalState)

@@ -123,11 +123,6 @@ def is_lock(holder: str, count: int | None) -> bool:
     return count is not None and count >= 0 and is_owner(holder)
 
 
-def same_process(owner: str, client: str) -> bool:
-    """Whether an owner token belongs to a thread of the same process as this `<client>`."""
-    return owner.startswith(client.rpartition("/")[0] + "/")
-
-
 def since(owner: str) -> float | None:
     """The Unix time in seconds at which an owner token was made; None for a token of another program."""
     found = _TIMED_UUID.fullmatch(owner.rpartition(":")[2])

@@ -20,8 +20,6 @@ class Place:
     #: attempt claims the lock with an owner token of its own.
     owner: str
     client_id: InitVar[str]
-    lease_ms: int
-    fair: bool = field(kw_only=True)
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
     drawn: bool = False  # the masters agree on the ticket
     attempts: int = 0  # rounds that were sent with this place

@@ -38,8 +38,6 @@ SPREAD_CAP_S = 0.1
 CLAIM_S = 1.0
 #: How long a master keeps a queue that no waiter renews. Each waiter asks one master in each `POLL_CAP_S`.
 QUEUE_TTL_S = 30.0
-#: How many times in a row the threads of one process may pass a lock on, before waiters of other processes.
-LOCAL_HAND_OFFS = 8
 #: A key outlives its PTTL a little. An earlier try would be a wasted round.
 EXPIRY_MARGIN_S = 0.005
 #: How old the exchange may be by which a waiter dates a hand-off: a clock may have been set since.

@@ -118,7 +118,6 @@ class Spans(Forgetful):
         now = time.time_ns() - _ns(event.took)
         span = self._hold(event.owner, event.lock, event.held, now, None)
         span.set_attribute("rlock.confirmed", event.confirmed)
-        span.set_attribute("rlock.handed_on", event.handed)
         span.end(now)
 
     def _lost(self, event: events.Lost) -> None:

@@ -117,7 +117,7 @@ class Master(Readers):
 
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, proposal, owner = words
-        message, waiter, ban_ms, next_waiter, *favour = (*options, *("owner", "", "", "")[len(options) :])
+        message, waiter, ban_ms, reader, *lease_ms = (*options, *("owner", "", "", "")[len(options) :])
         lock, queue, fence, readers = (*keys[:3], keys[5] if len(keys) > 5 else "")
         if ban_ms != "":
             self.write(keys[4], owner, ban_ms)
@@ -137,7 +137,7 @@ class Master(Readers):
         if fields and not held and found is None:
             return [*_NOT_A_LOCK, 0]
         code, reading, freed = 1 if held else 0, found is not None and found[0] == READERS, False
-        if not held and readers and next_waiter == "":
+        if not held and readers and reader == "":
             code = self._remove_reader(readers, owner)
             self._drop_ended(readers)
             if reading and code == 0 and placeless:
@@ -150,30 +150,21 @@ class Master(Readers):
                     self._give(lock, READERS, claim_ms, "0")
         if reading and code == 1:
             return [1, owner.encode(), 0, 0, 0]
-        if found is not None and not (reading and waiter != "" and channel != "" and next_waiter == ""):
+        if found is not None and not (reading and waiter != "" and channel != "" and reader == ""):
             return [-1, found[0].encode(), found[1], self.pttl(lock), 0]
         if not held and code == 0 and not reading and not freed and owner != "":
             return [0, b"", 0, -2, 0]
         if channel == "":
             return [code, owner.encode(), 0, 0, 0]
         left, reads_on = PASSED_OVER, None
-        if next_waiter != "":
-            next_owner, next_lease_ms, order = favour
-            may = order == "barging" or self._first(queue) in (None, next_waiter)
-            if may and readers:
-                last = self._last(fence)[0]
-                token = last or self._stamp(fence, next_owner, proposal, fence_ms, anew=True)
-                reads_on = [code, owner.encode(), 1, int(next_lease_ms), token]
-                self._zrem(queue, next_waiter)
-                self._add_reader(readers, next_owner, next_lease_ms)
-                self._give(lock, READERS, next_lease_ms, "0")
-                self._pexpire(readers, next_lease_ms)
-                found, reading = (READERS, 0), True
-            elif may:
-                token = self._stamp(fence, next_owner, proposal, fence_ms, anew=True)
-                self._give(lock, next_owner, next_lease_ms)
-                self._zrem(queue, next_waiter)
-                return [code, owner.encode(), 1, int(next_lease_ms), token]
+        if reader != "":
+            last = self._last(fence)[0]
+            token = last or self._stamp(fence, reader, proposal, fence_ms, anew=True)
+            reads_on = [code, owner.encode(), 1, int(lease_ms[0]), token]
+            self._add_reader(readers, reader, lease_ms[0])
+            self._give(lock, READERS, lease_ms[0], "0")
+            self._pexpire(readers, lease_ms[0])
+            found, reading = (READERS, 0), True
         if reading and found is not None:
             reply = [-1, READERS.encode(), 0, self.pttl(lock), 0]
             head = self._first(queue)
