@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Generator, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from rlock._client import connections, notifications
 from rlock.model import Code
-from rlock.procedures import acquire, attempt, contender, hand_off, release, renew
+from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
@@ -77,7 +76,7 @@ def claim(
     ballot = port.masters.start(Request(command, lease.request_timeout, Settle.ALL, count_late=True))
     given = {i: handed[i] for i in since}
     confirmation = Confirmation(ballot, given, guarded=context.guard.on)
-    return Grant(place.owner, sent_at, place.waiter, 0, token, len(since), True, confirmation)
+    return Grant(place.owner, sent_at, place.waiter, token, len(since), True, confirmation)
 
 
 #: The tokens on which contenders agreed with the masters, by their places.
@@ -254,13 +253,6 @@ def forgetful_undo(patches: Patches) -> None:
 def healed_after_release(patches: Patches) -> None:
     """A thread that was kept from running put a key back behind its release, and nobody had it."""
     patches.set(renew, "_stand", lambda _: True)
-
-
-@bug("hand-over taken back from a winner", "3.4")
-def taken_from_a_winner(patches: Patches) -> None:
-    """A thread took a failed hand-over back between two commands, while the waiter got the lock by its place.
-    The undo released it: two threads of one process, and then others, had the lock at once."""
-    patches.set(release, "Stage", SimpleNamespace(HOLDING=None))
 
 
 @bug("eviction without a ban", "3.7")

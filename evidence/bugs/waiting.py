@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import calls, engine, notifications, subscriptions
+from rlock._client import engine, notifications, subscriptions
 from rlock.model import Code
-from rlock.procedures import acquire, release
+from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
-from rlock.procedures.port import Masters, Port
+from rlock.procedures.port import Port
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire, holder_identity, waiter_name
@@ -62,14 +62,6 @@ def kept_by_one_who_left(patches: Patches) -> None:
     patches.set(engine.Engine, "pass_on", lambda *_: None)
 
 
-@bug("late hand-over", "4.4")
-@around(calls.Calls, "call")
-def late_hand_over(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, Any]:
-    """A hand-over to a thread of the same process was delivered again, late, to one that had gone. The lock
-    stood until the lease of nobody ended."""
-    return (yield from genuine(self, request._replace(late=None)))
-
-
 #: By contender: the longest lease that it saw, by its clock.
 _ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()
 
@@ -99,17 +91,6 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     if vote is not None and not refusals and findings.holder in (None, holder_identity(vote.holder)):
         vote = vote._replace(ttl_ms=math.inf)
     return vote, master
-
-
-@bug("place of one who has left", "4.4")
-@around(release, "take_back_from")
-def place_comes_back(genuine: Any, masters: Masters, next_waiter: Contender, *words: Any) -> None:
-    """A hand-over within a process failed late, and put back the place of a thread that had left. The next
-    release handed the lock to that place: it was free for a second, and others waited."""
-    if next_waiter.inbox is None and next_waiter.place is not None:
-        place = commands.wait(next_waiter.place)
-        masters.send(place, words[1], resend_for=next_waiter.options.lease.ttl)
-    genuine(masters, next_waiter, *words)
 
 
 @bug("place of a lost hold", "4.4")

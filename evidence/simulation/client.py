@@ -49,7 +49,7 @@ T = TypeVar("T")
 #: The functions before and behind which another thread may run, by the part of the client.
 SWITCHED = {
     "calls": ("send", "start", "read_arrived"),
-    "subscriptions": ("hand_over", "next_waiter", "unsubscribe"),
+    "subscriptions": ("unsubscribe",),
     "": ("admit", "finish", "give_back", "leave"),
 }
 
@@ -332,7 +332,7 @@ class Client(Process, Engine):
         outcome = yield from super()._give_up(hold, handle)
         if outcome is Released.DONE and rest:
             self.world.referee.keep(hold, began + rest - drift(rest))
-        elif outcome in (Released.DONE, Released.HANDED):
+        elif outcome is Released.DONE:
             self.world.referee.confirm(hold)
         return outcome
 

@@ -124,7 +124,7 @@ class Oracles:
         under_way = client.under_way
         wanted = {token for _, owners in under_way.acquiring.values() for token in owners}
         wanted |= {token for hold in client.holds for token in (hold.owner, token_of(hold.waiter))}
-        return wanted | self.referee.kept.keys() | set(under_way.releasing) | set(under_way.handing_over)
+        return wanted | self.referee.kept.keys() | set(under_way.releasing)
 
     # -- votes, evictions, losses ------------------------------------------------------------------
 

@@ -124,10 +124,10 @@ class Recorder:
                 self.traces[hold.name].fails(hold.owner)
 
     def watch(self, stack: ExitStack) -> None:
-        """See the decisions of acquires: attempts, and hand-overs inside a client."""
+        """See the decisions of acquires."""
         # Lock.tla has no grant by messages, so waiters ask the masters, as with renew=False.
         stack.enter_context(patch.object(acquire, "claim", lambda *_: None))
-        for module, name in ((acquire, "attempt"), (attempt, "attempt"), (acquire, "_accept")):
+        for module, name in ((acquire, "attempt"), (attempt, "attempt")):
             stack.enter_context(patch.object(module, name, self._watched(getattr(module, name))))
 
     def _watched(self, genuine: Callable[..., WaitGenerator[Grant | None]]) -> Callable[..., Any]:

@@ -164,7 +164,7 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def standing(name: str, token: str, client_id: str) -> Place:
-    made = Place(name, "", client_id, LEASE_MS, fair=False)
+    made = Place(name, "", client_id)
     made.owner, made.waiter = token, f"{token}|{client_id}"
     return made
 
@@ -244,15 +244,12 @@ def any_release(
 ) -> Command:
     wire = REDISSON if owners is OWNERS and random.random() < 0.1 else OWN
     waiter, hand_on = random.choice(("", where.waiter)), random.random() < 0.8
-    next_waiter, next_owner = random.choice((where, place(random, name, owners))), random.choice(OWNERS)
-    barging = random.random() < 0.5
     if owners is MIXED and not keys.is_shared(owner) and random.random() < 0.2:
         return commands.downgrade(OWN, name, owner, waiter, owners[-1], LEASE_MS, token=token)
     return random.choice(
         (
             commands.free(wire, name, owner, waiter),
             commands.undo(wire, name, owner, waiter, hand_on=hand_on),
-            commands.hand_over(wire, owner, waiter, next_waiter, next_owner, barging=barging, token=token),
             commands.leave_queue(wire, name, where.waiter, hand_on=hand_on),
             commands.nudge(wire, name),
             commands.evict(wire, name, owner, 5_000.0),
@@ -265,7 +262,7 @@ def twins(any_server: AnyMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tw
     monkeypatch.setattr(commands, "_CLAIM_MS", str(LEASE_MS // 2))
     monkeypatch.setattr(commands, "_QUEUE_MS", str(LEASE_MS))
     monkeypatch.setattr(commands, "_FENCE_MS", str(LEASE_MS))
-    templates = (commands._acquire, commands._release_template, commands._hand_over)
+    templates = (commands._acquire, commands._release_template)
     for each in templates:
         each.cache_clear()  # with these durations
     with closing(Twins(any_server.url)) as twins:

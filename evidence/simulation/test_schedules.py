@@ -64,7 +64,7 @@ def test_a_seed_has_the_same_history_in_another_process() -> None:
 
 @pytest.mark.rule("4.5")
 def test_without_faults_no_fair_waiter_is_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after a claim that took too long, either, nor after a hand-over that was taken back."""
+    """Nor after a claim that took too long."""
     found = Counter[str]()
     first = first_seed()
     for seed in range(first, first + ORDERED):
