@@ -49,7 +49,7 @@ def few_refusals(genuine: Any, self: Any, request: Any) -> Generator[Any, Any, A
 
 
 @bug("reader's token of one master", "3.8")
-@around(attempt, acquire, "agree")
+@around(attempt, "agree")
 def lowest_token(genuine: Any, masters: Any, options: Any, owner: str, *more: Any) -> Any:
     """A reader takes the token of any master of its quorum, which may be older than the last writer's."""
     if is_shared(owner):

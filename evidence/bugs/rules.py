@@ -170,8 +170,7 @@ def increment_tokens(patches: Patches) -> None:
         yield from ()
         return int(max(given))
 
-    for module in (attempt, acquire):
-        patches.set(module, "agree", largest)
+    patches.set(attempt, "agree", largest)
 
     def count_up(
         _: Any, self: Master, fence: str, owner: str, proposal: str, fence_ms: str, *, anew: bool = False

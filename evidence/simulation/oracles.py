@@ -282,8 +282,9 @@ class Oracles:
         now = self.events.now
         if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
-        blocked = sum(host.expects_nobody(name) for host in self.world.hosts)
+        blocked, guard = 0, 1.01 * guard_time(self.longest)
         for host in self.world.hosts:
+            blocked += host.expects_nobody(name) or now < host.lost_at + guard
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
                 # The release of a lock that is kept may come late, and so may its end.
