@@ -4,7 +4,7 @@
 -- KEYS[2] queue          zset  waiters by ticket
 -- KEYS[3] fence          text  as in acquire.lua
 -- KEYS[4] note           text  as in acquire.lua
--- KEYS[5] evicted        text  exists while an evicted owner must not be healed; left out without ban_ms
+-- KEYS[5] evicted        text  exists while an evicted owner must not be healed; read with ban_ms only
 -- KEYS[6] readers        zset  as in acquire.lua; left out unless the owner is a reader, or reads on
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
@@ -21,14 +21,14 @@
 -- ARGV[n] owner          text  `<client>:<uuid>`; empty: only hand on a lock that is free
 --
 -- Reply: {code, holder, count, ttl_ms, token}: the fencing token of an owner that reads on
---    1  released; count is the number of subscribers reached, ttl_ms the lease of an owner that reads on, or 0
+--    1  released; count is the number of subscribers reached, ttl_ms the lease of a writer that reads on, or 0
 --    0  absent: nobody holds it here, or it was free and is handed on; count as for 1
 --       Both: count -2 says that one call could not pass all dead waiters. The lock is free and all were
 --       told; with an empty owner the caller calls again.
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
--- Message to a waiter of another process: `<token> <fencing token> <time_us> <note>`. It is the grant of this
+-- Message to a waiter: `<token> <fencing token> <time_us> <note>`. It is the grant of this
 -- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
 -- ask. The readers at the head of the queue are invited together, up to the first writer: each has to ask.
 --

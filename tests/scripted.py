@@ -40,8 +40,8 @@ TOKEN = int(time.time()) // 86_400 * 86_400_000_000 + 654_321
 #: A run_id, as a server calls one of its lives.
 LIFE = "d0e1" * 10
 
-#: Another thread of Anna's process.
-HEIR = "anna:2|s1"
+#: The owner token with which MINE reads on.
+READER = "me+shared:3"
 
 
 def owner_of(waiter: str) -> str:
@@ -142,22 +142,22 @@ class Box:
         *,
         waiter: str = "",
         claim_ms: int = CLAIM_MS,
-        next_waiter: str = "",
-        next_lease_ms: int = LEASE_MS,
-        order: str = "fair",
+        reader: str = "",
+        reader_ms: int = LEASE_MS,
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        banned = ban_ms != ""
-        keys = [LOCK, QUEUE, FENCE, NOTE, *([_ban(owner)] if banned else [])]
+        names = [LOCK, QUEUE, FENCE, NOTE]
         words: list[str | int] = [channel, claim_ms, FENCE_MS, message]
-        if waiter or next_waiter or banned:
+        if reader or ban_ms != "":
+            names += [_ban(owner)]
+            words += [waiter, ban_ms]
+        elif waiter:
             words += [waiter]
-        if next_waiter or banned:
-            words += [ban_ms]
-        if next_waiter:
-            words += [next_waiter, owner_of(next_waiter), next_lease_ms, order]
-        return self.call("release", keys, *words, token, owner)
+        if reader:
+            names += [keys.readers(LOCK)]
+            words += [reader, reader_ms]
+        return self.call("release", names, *words, token, owner)
 
     def hand_on(self, owner: str = MINE, **options: Any) -> Any:
         """A release of the ordinary kind."""

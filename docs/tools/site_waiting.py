@@ -151,5 +151,5 @@ def acquire() -> Picture:
     drawn.line("M780 518H793V158H582")
     drawn.text(790, 132, "a hand-off, an expired key, a look,\nor the pause is over", anchor="end", size=12)
     drawn.line("M650 546V622H149", dashed=True)
-    drawn.text(400, 613, "a thread of this process hands the lock over", size=12)
+    drawn.text(400, 613, "the messages of a quorum are the grant", size=12)
     return drawn

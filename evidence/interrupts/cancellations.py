@@ -189,5 +189,5 @@ def notes(client: rlock.asyncio.Client) -> list[object]:
     if engine is None:
         return []
     under_way = engine.under_way
-    kept = [under_way.acquiring, under_way.releasing, under_way.handing_over, engine._local_queue._lines]
+    kept = [under_way.acquiring, under_way.releasing, engine._local_queue._lines]
     return [*engine.holds, *(each for each in kept if each)]

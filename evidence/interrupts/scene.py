@@ -72,6 +72,14 @@ def disagree(masters: MemoryMasters, owner: str) -> list[str]:
     return [f"it is held by {owner}, and the masters have {has}"] * (has.count(owner) <= len(masters) // 2)
 
 
+def sleeps(client: Any, name: str) -> bool:
+    """Whether an owner of this client has its place in the queue of a lock, and sleeps."""
+    subscriptions = client._engine().notifications
+    with subscriptions._mutex:
+        found = subscriptions._by_name.get(name)
+        return found is not None and any(waiter.inbox.asleep for waiter, _ in found.drawn())
+
+
 class Scene:
     """The client under test, another client of the same masters, and the threads or tasks beside them."""
 
@@ -153,7 +161,7 @@ class Scene:
                 self.refusals.append(repr(error))
 
         self.start(wait, "waiter")
-        await self.until(lambda: client._engine().notifications.next_waiter(name))
+        await self.until(lambda: sleeps(client, name))
 
     def owns(self, count: int) -> None:
         """A block runs: it must have the lock."""

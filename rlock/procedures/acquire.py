@@ -26,7 +26,7 @@ from .contender import Contender, Findings, Grant
 from .hand_off import claim
 from .inspect import impossible, no_quorum
 from .port import Port, Request, WaitGenerator, Wake
-from .withdraw import leave_queue, step_aside, stop_listening, take_back
+from .withdraw import leave_queue, step_aside, take_back
 
 AT_ONCE = -math.inf
 FOR_EVER = math.inf
@@ -74,7 +74,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         if grant is not None:
             contender.step(Step.GRANT)
             if contender.place is not None:
-                stop_listening(port, contender, left=False)
+                port.notifications.unsubscribe(contender, left=False)
         if lines_up:
             port.leave(contender)
         return grant is not None

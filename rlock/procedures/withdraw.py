@@ -25,16 +25,11 @@ def take_back(port: Port, contender: Contender) -> None:
         contender.owners.remove(owner)
 
 
-def stop_listening(port: Port, contender: Contender, *, left: bool) -> None:
-    """End the subscription. ``left``: see `Notifications.unsubscribe`."""
-    port.notifications.unsubscribe(contender, left=left)
-
-
 def leave_queue(port: Port, contender: Contender) -> None:
     place = contender.place
     if place is not None:
-        # First: otherwise a releasing thread of this process could hand the lock to this contender.
-        stop_listening(port, contender, left=True)
+        # First: otherwise the look of another waiter could put the place back.
+        port.notifications.unsubscribe(contender, left=True)
         # The command also passes on a lock that a master has just handed to this place.
         leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)

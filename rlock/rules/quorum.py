@@ -144,14 +144,10 @@ class Ballot:
         return Verdict.SPLIT if self.voters >= self.quorum else Verdict.UNREACHABLE
 
     def maybe_granted(self) -> list[int]:
-        """The masters that gave a lease, or may yet. ttl_ms 0: one handed the lock to another process."""
+        """The masters that gave a lease, or may yet."""
         votes, resent = self.votes, self.resent
         sent = (i for i in range(self.masters) if i not in self.unsent)
-        return [
-            i
-            for i in sent
-            if (vote := votes.get(i)) is None or i in resent or (vote.ttl_ms and vote.code in _MAYBE_YES)
-        ]
+        return [i for i in sent if i in resent or i not in votes or votes[i].code in _MAYBE_YES]
 
     @property
     def hopeless(self) -> bool:

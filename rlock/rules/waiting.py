@@ -30,7 +30,7 @@ class Step(enum.Enum):
     SUBSCRIBE = "subscribe"  # it asks the masters for their messages
     CONFIRMED = "confirmed"  # a quorum of them sends messages from now on
     TICKET = "ticket"  # a quorum of them gave it a place
-    GRANT = "grant"  # a round was won, or a thread of the same process handed the lock over
+    GRANT = "grant"  # a round was won, or the messages of a quorum
     WITHDRAW = "withdraw"  # it leaves the queue
 
 

@@ -18,14 +18,12 @@ from rlock.rules import commands
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.tickets import Place
 
 from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 
 FREE = commands.free(OWN, "job", "you:1")
-#: A release that grants the lock to the next owner.
-PLACE = Place("job", "t:1", "client_id", 9_000, fair=False)
-OVER = commands.hand_over(OWN, "you:1", "", PLACE, "t:2", barging=True, token=9)
+#: A release that lets the owner read on.
+READ_ON = commands.downgrade(OWN, "job", "you:1", "", "you+shared:1", 9_000, token=9)
 
 
 def group(masters: int = 1, replicas: int = 1) -> WiredCalls:
@@ -55,7 +53,7 @@ def test_a_grant_that_all_replicas_have_counts_in_one_trip() -> None:
 ASKED: list[tuple[Command, list[str]]] = [
     (commands.acquire("job", "me:1", 9_000), []),
     (commands.renew(9_000, [("job", "you:1", 1, 9)]), []),
-    (OVER, []),
+    (READ_ON, []),
     (commands.status("another"), ["PUBLISH"]),
     (commands.fence("job", "you:1", EPOCH_US), ["PUBLISH"]),
 ]
@@ -84,7 +82,7 @@ def test_a_release_waits_for_no_replica_and_one_that_is_not_acknowledged_is_sent
     assert server.ran == ["release"]
     calls.acquire("you:1")
     server.acknowledging = 0
-    for _ in calls.call(Request(OVER, TIMEOUT_S, resend_for=9.0, late=FREE)):
+    for _ in calls.call(Request(READ_ON, TIMEOUT_S, resend_for=9.0)):
         pass
     server.ran.clear()
     calls.cut(0)

@@ -44,7 +44,7 @@ def check(command: Command) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
-    where = Place(name, owner.rpartition(":")[0], "client_id", 10_000, fair=False)
+    where = Place(name, owner.rpartition(":")[0], "client_id")
     for fair, flag, token in itertools.product((False, True), (False, True), (0, TOKEN, 1, 10_000)):
         check(commands.acquire(name, owner, 10_000, fair=fair, token=token, guarded=flag))
         where.drawn = flag
@@ -57,7 +57,7 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
         check(commands.leave_queue(wire, name, where.waiter))
         check(commands.nudge(wire, name))
         check(commands.evict(wire, name, owner, 20.0))
-        check(commands.hand_over(wire, owner, "", where, owner, barging=True, token=7))
+        check(commands.downgrade(wire, name, owner, where.waiter, owner, 9_000, token=7))
     check(commands.wait(where))
     check(commands.confirm(name, owner, 9_000, 7))
     check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))

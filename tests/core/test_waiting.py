@@ -12,7 +12,7 @@ from rlock.rules import scripts
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
-from .world import ABSENT, DOWN, YES, Call, Send, Subscribe, Wait, World, held_by, named, said
+from .world import ABSENT, DOWN, YES, Call, Send, Subscribe, World, held_by, named, said
 
 
 @pytest.mark.rule("4.2")
@@ -87,33 +87,8 @@ def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() ->
     assert world.acquire(AT_ONCE, fair) is None
 
 
-@pytest.mark.parametrize(("age_s", "in_time"), [(0.25, True), (9.9, False)])
-def test_a_grant_by_another_thread_counts_from_before_its_release_was_sent_or_is_given_back(
-    age_s: float, *, in_time: bool
-) -> None:
-    """The waiter may have been kept from running since."""
-    world = World(3, [held_by()] * 3, [YES] * 3, subscribed=True)
-
-    def granted(step: Wait) -> Wake:
-        step.contender.receive(Grant("a:77", world.now - age_s, hops=3, tokens=(9, 9)))
-        return Wake.GRANTED
-
-    world.park = granted
-    grant = world.won(FOR_EVER)
-    given_back = [named(tell, "owner") for tell in world.sent(scripts.RELEASE)]
-    if in_time:
-        assert (grant.owner, grant.sent_at, grant.hops) == ("a:77", world.now - 0.25, 3)
-        assert "a:77" in world.contender.owners
-        assert len(world.sent(scripts.ACQUIRE)) == 1, "no round trip of its own"
-    else:
-        assert grant.owner != "a:77"
-        assert given_back == ["a:77"]
-
-
 def place(ticket: int = 0) -> Place:
-    made = Place("x", "a:1", "s", 10_000, fair=False)
-    made.ticket = ticket
-    return made
+    return Place("x", "a:1", "s", ticket)
 
 
 def test_a_ticket_is_what_a_quorum_gave_at_the_most() -> None:

@@ -96,13 +96,9 @@ class World(Port, Masters, Notifications):
         self.subscribed = False
         self.heard_by = masters
         self.call_takes = 0.0
-        #: What masters answer to a round that was decided without them, while somebody waits for it.
-        self.stragglers: dict[int, Vote] = {}
         self.last = Ballot(masters)
         self.grant: Grant | None = None
         self.failures: list[QuorumUnreachableError] = []
-        self.waiter: Contender | None = None
-        self.takes_over = True
         #: Whether the contender looks for all waiters of its process.
         self.looks = True
         self.masters = self.notifications = self
@@ -189,8 +185,6 @@ class World(Port, Masters, Notifications):
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         yield self.note(Collect(until))
-        for i, vote in self.stragglers.items():
-            self.last.cast(i, vote)
 
     def start(self, request: Request) -> Ballot:
         return self.answer(self.note(Call(*request)))
@@ -221,14 +215,6 @@ class World(Port, Masters, Notifications):
 
     def looks_for(self, contender: Contender) -> Sequence[Place]:
         return [contender.place] if contender.place is not None and self.looks else []
-
-    def next_waiter(self, name: str) -> Contender | None:
-        return self.waiter
-
-    def hand_over(self, contender: Contender, grant: Grant) -> bool:
-        if self.takes_over:
-            contender.receive(grant)
-        return self.takes_over
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         yield from ()

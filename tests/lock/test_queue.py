@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -114,6 +115,17 @@ def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
         assert got.wait(10.0), "the dead stand before it"
     assert holder.lock("x", fair=True).acquire(blocking=False), "a free lock is not refused for the dead"
     assert holder.status("x").queue_length == 0
+
+
+def test_a_release_hands_the_lock_to_a_thread_of_its_own_client(client: Client) -> None:
+    told: list[rlock.events.Event] = []
+    with ExitStack() as stack:
+        stack.callback(rlock.events.observe(told.append))
+        with client.lock("x"):
+            waiter = in_background(partial(take, client))
+            assert eventually(lambda: client.status("x").queue_length == 1)
+        waiter.result(20)
+    assert [event.handed for event in told if type(event) is rlock.events.Acquired] == [False, True]
 
 
 def test_a_waiter_that_the_masters_forgot_takes_its_place_again(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from ..scripted import ANNA, CLAIM_MS, FENCE, HEIR, LEASE_MS, LOCK, MINE, THEIRS, TOKEN, Box, owner_of
+from ..scripted import ANNA, CLAIM_MS, FENCE, LEASE_MS, LOCK, MINE, READER, THEIRS, TOKEN, Box, owner_of
 
 
 def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
@@ -50,7 +50,7 @@ def test_a_text_that_no_script_wrote_is_no_token(box: Box, garbage: str) -> None
     box.client.set(FENCE, garbage)
     assert box.fence(THEIRS, 7) == [0, THEIRS, 0, 0, 7], "stored, and no vote"
     box.client.set(FENCE, garbage)
-    assert box.hand_on(next_waiter=HEIR)[4] == TOKEN
+    assert box.hand_on(reader=READER)[4] == TOKEN
     assert box.pttl(FENCE) > 0
 
 
@@ -68,10 +68,10 @@ def handed(box: Box) -> Box:
     return box
 
 
-def another_grant(box: Box, **how: str) -> Any:
+def another_grant(box: Box) -> Any:
     box.release(OWNER)
     box.enqueue(ANNA)
-    assert box.hand_on("", token=TOKEN, **how)[0] == 0
+    assert box.hand_on("", token=TOKEN)[0] == 0
     return box.fenced()
 
 
@@ -82,7 +82,6 @@ BETWEEN: dict[str, tuple[Callable[[Box], Any], int]] = {
     "another owner": (lambda box: (box.client.delete(LOCK), box.acquire(THEIRS)), -1),
     "an attempt of the same waiter": (lambda box: box.acquire(MINE, waiter=ANNA), -1),
     "another hand-off to the same place": (another_grant, -1),
-    "one of a thread of its process": (lambda box: another_grant(box, next_waiter=ANNA, order="barging"), -1),
     "the same token of another owner": (
         lambda box: box.client.set(FENCE, f"{TOKEN} {THEIRS}", px=60_000),
         -1,

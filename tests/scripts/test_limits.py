@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import redis
 
+from rlock.rules.keys import READERS
+
 from ..scripted import (
     ANNA,
     BEN,
@@ -20,6 +22,7 @@ from ..scripted import (
     LOCK,
     MINE,
     QUEUE,
+    READER,
     THEIRS,
     TICKET,
     TOKEN,
@@ -57,8 +60,8 @@ def test_out_of_memory_a_release_still_hands_on(box: Box) -> None:
     assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert box.heard() == {BEN: [owner_of(BEN)]}
-    assert box.hand_on(owner_of(BEN), next_waiter=CARA) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 2]
-    assert box.handed_to(CARA, within_ms=LEASE_MS)
+    assert box.hand_on(owner_of(BEN), reader=READER) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
+    assert box.content() == ("hash", {READERS: "0"})
 
 
 def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_keeps_the_place_that_it_has(box: Box) -> None:
@@ -79,18 +82,18 @@ def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_keeps_the_place_t
 
 
 @pytest.mark.parametrize("rules", [("-hset",), ("-pexpire",), ("-pexpire", "-del")])
-@pytest.mark.parametrize("next_waiter", ["", CARA])
+@pytest.mark.parametrize("reader", ["", READER])
 def test_without_leave_to_hand_on_a_release_frees_and_tells_all(
-    box: Box, rules: tuple[str, ...], next_waiter: str
+    box: Box, rules: tuple[str, ...], reader: str
 ) -> None:
     box.listen(ANNA)
     user = box.restricted(*rules)
     box.acquire()
     box.enqueue(ANNA)
-    assert user.hand_on(next_waiter=next_waiter, order="barging") == [1, MINE, 1, 0, 0]
+    assert user.hand_on(reader=reader) == [1, MINE, 1, 0, 0]
     assert box.content() is None
     box.enqueue(ANNA)
-    assert user.release("", CHANNEL, next_waiter=next_waiter, order="barging") == [0, "", 1, 0, 0]
+    assert user.release("", CHANNEL) == [0, "", 1, 0, 0]
     assert box.content() is None
     assert box.heard() == {"": ["0", "0"]}
 
@@ -157,9 +160,9 @@ def test_a_lease_of_more_than_a_day_is_refused_before_anything_is_written(
     getattr(box, script)(MINE, 86_400_000)
 
 
-def test_a_release_for_a_lease_of_more_than_a_day_frees_the_lock(box: Box) -> None:
+def test_a_reader_with_a_lease_of_more_than_a_day_does_not_read_on(box: Box) -> None:
     box.acquire()
-    reply = box.hand_on(next_waiter=CARA, next_lease_ms=86_400_001, order="barging")
+    reply = box.hand_on(reader=READER, reader_ms=86_400_001)
     assert (reply, box.content(), box.heard()) == ([1, MINE, 1, 0, 0], None, {"": ["0"]})
 
 
@@ -200,7 +203,7 @@ COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
     "release, to the first": lambda box: box.hand_on(),
     "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
-    "release, to a next waiter": lambda box: box.hand_on(next_waiter=BEN, order="barging"),
+    "release, and read on": lambda box: box.hand_on(reader=READER),
     "release, an undo": lambda box: box.release(),
     "wait": lambda box: box.wait(BEN),
     "status": lambda box: box.status(last=1),

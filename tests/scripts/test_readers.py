@@ -15,7 +15,7 @@ from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Bo
 
 READER = "anna+shared:"
 #: A reader's place; the token with which it asks is another one.
-PLACES = [Place(LOCK, "", "s1", LEASE_MS, fair=True) for _ in range(3)]
+PLACES = [Place(LOCK, "", "s1") for _ in range(3)]
 for number, each in enumerate(PLACES):
     each.owner = f"{READER}{number}"
     each.waiter, each.ticket, each.drawn = f"{each.owner}|s1", TICKET + number, True
@@ -68,7 +68,7 @@ def test_a_writer_that_came_since_is_not_ahead_of_an_invited_reader(invited: Box
     assert run(invited, commands.wait(PLACES[0]))[0] == 0, "it may ask"
     for place in PLACES:
         assert join(invited, place)[0] == 1
-    late = Place(LOCK, f"{READER}7", "s1", LEASE_MS, fair=True)
+    late = Place(LOCK, f"{READER}7", "s1")
     late.waiter, late.ticket, late.drawn = f"{READER}7|s1", TICKET + 7, True
     assert join(invited, late)[0] == -1
     leave(invited, late)
@@ -82,7 +82,7 @@ def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> N
         leave(invited, place)
     invited.client.pexpire(LOCK, CLAIM_MS // 4)
     invited.enqueue("writer:1|s1")
-    late = Place(LOCK, "", "s1", LEASE_MS, fair=True)
+    late = Place(LOCK, "", "s1")
     late.owner, late.waiter = f"{READER}7", f"{READER}7|s1"
     for _ in range(3):
         run(invited, commands.acquire(LOCK, f"{READER}8", LEASE_MS, place=late))

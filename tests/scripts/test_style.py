@@ -19,7 +19,7 @@ from rlock.rules.restart_guard import NO_INFO, Guard
 
 from ..docs.pages import marked
 from ..lock.conftest import eventually, running
-from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, THEIRS, TICKET, Box, owner_of
+from ..scripted import ANNA, BEN, CARA, EVICTED, FENCE, LOCK, LUA, NOTE, READER, THEIRS, TICKET, Box, owner_of
 from ..servers import AnyMaster, acl_user, raw
 
 SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
@@ -174,8 +174,8 @@ def exercise(box: Box, user: Box) -> Iterator[tuple[Any, ...]]:
         yield told(user.acquire, owner_of(ANNA))
         yield told(user.wait, BEN)
         yield told(user.hand_on, THEIRS)
-        yield told(user.hand_on, owner_of(ANNA), next_waiter=CARA)
-        yield told(user.hand_on, owner_of(BEN), next_waiter=CARA)
+        yield told(user.hand_on, owner_of(ANNA))
+        yield told(user.hand_on, owner_of(BEN), reader=READER)
         box.client.delete(LOCK)
         yield told(user.renew, THEIRS)
         yield told(user.wait, BEN)

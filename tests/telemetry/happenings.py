@@ -18,7 +18,7 @@ def not_acquired(outcome: str, lock: str = "orders:42", **fields: Any) -> events
 
 
 def released(lock: str = "orders:42", owner: str = "o1", **fields: Any) -> events.Released:
-    usual = {"held": 1.5, "took": 0.001, "confirmed": True, "handed": False}
+    usual = {"held": 1.5, "took": 0.001, "confirmed": True}
     return events.Released(lock=lock, owner=owner, **{**usual, **fields})
 
 
