@@ -21,7 +21,7 @@ from rlock.rules.restart_guard import Note
 from rlock.rules.timing import valid_until
 from rlock.testing.memory.keyspace import Entry
 
-from .traces import NO_NOTE, UNREAD, Trace, leases, taken_apart
+from .traces import NO_NOTE, Trace, leases, taken_apart
 
 if TYPE_CHECKING:
     from .client import Client
@@ -81,9 +81,7 @@ class Recorder:
                     trace.gives_up(before[keys[0]])
                 if before[keys[0]]:
                     trace.add("freed", master)
-                if len(words) > 6 and after == words[6]:
-                    trace.granted(client, after, call, master, int(words[7]), UNREAD)
-                elif after:
+                if after:
                     trace.remains(master)
         elif script is scripts.ACQUIRE:
             trace = self.traces[keys[0]]

@@ -55,8 +55,8 @@ Valid(c) == client[c].holds /\ client[c].left > 0
 -----------------------------------------------------------------------------
 (* Steps of a client.                                                      *)
 
-\* An acquire, a hand-over, a renewal or a healing runs. It writes only a key that is free or its
-\* owner's. The age that it reads is at most the true one: rule 3.6.
+\* An acquire, a renewal or a healing runs. It writes only a key that is free or its owner's. The age that it
+\* reads is at most the true one: rule 3.6.
 Runs(c, m, answer) ==
     /\ master[m].owner \in {c, NoOne} \/ ~Kept("3.7 no foreign key")
     /\ master' = [master EXCEPT ![m].owner = c, ![m].left = Lease(c), ![m].vote[c] = answer]
@@ -105,7 +105,7 @@ Again(c) ==
     /\ client' = [client EXCEPT ![c].begun = FALSE, ![c].round = 0, ![c].slow = 0]
     /\ master' = WithoutVotes(c)
 
-\* An undo, a loss, a release, or a local hand-over, which leaves the keys. Rule 3.4: only its own keys go.
+\* An undo, a loss or a release. One that does not arrive leaves the keys. Rule 3.4: only its own keys go.
 End(c) ==
     /\ client' = [client EXCEPT ![c] = Idle]
     /\ \E freed \in SUBSET {m \in Masters : master[m].owner = c \/ ~Kept("3.4 release checks the owner")} :

@@ -1,9 +1,10 @@
 -------------------------------- MODULE Lock --------------------------------
 (***************************************************************************)
 (* The exclusion of one lock on independent masters: acquire, undo,        *)
-(* release, renewal, healing, hand-over inside a client, and the restart   *)
-(* guard. The numbers of the rules are those of docs/contributing/         *)
-(* safety.md. Tokens are in Fence.tla, the wait queue is in Queue.tla.     *)
+(* release, renewal, healing, and the restart guard. The numbers of the    *)
+(* rules are those of docs/contributing/safety.md. Tokens are in           *)
+(* Fence.tla, the wait queue is in Queue.tla, grants by messages are in    *)
+(* HandOff.tla.                                                            *)
 (*                                                                         *)
 (* Time is a Tick. Each instant is kept as an age or as a rest, so endless *)
 (* time has finitely many states. The masters' clocks are right. The clock *)
@@ -20,8 +21,8 @@
 (*   could only refuse other clients.                                      *)
 (*                                                                         *)
 (* Left out: jumps of a master's clock, evictions of locks (HandOff.tla    *)
-(* has them), proxies, hold counts, a hand-over on a master whose note was *)
-(* evicted, and a master that is durable for a part of its memory.         *)
+(* has them), proxies, hold counts, and a master that is durable for a     *)
+(* part of its memory.                                                     *)
 (***************************************************************************)
 EXTENDS Common
 
@@ -114,7 +115,7 @@ TypeOK ==
     /\ key \in [Masters -> [Locks -> [owner: Clients \cup {NoOne, Over}, left: 0..T]]]
     /\ memory \in [Masters -> [note: Note, age: 0..Guard, start: 0..Guard, clean: BOOLEAN, longer: BOOLEAN,
                                unearned: BOOLEAN, synced: BOOLEAN, marked: BOOLEAN]]
-    /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding", "succeeding"}, left: 0..T, round: 0..T,
+    /\ client \in [Clients -> [phase: {"idle", "acquiring", "holding"}, left: 0..T, round: 0..T,
                                lost: 0..Drift, slow: 0..Drift, interrupted: BOOLEAN,
                                heard: BOOLEAN, read: SUBSET Masters, noted: SUBSET Masters]]
     /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard, here: BOOLEAN]]]
@@ -161,8 +162,6 @@ LateFirstUse(m) ==
     /\ UNCHANGED <<key, client, vote, losses>>
 
 \* The age that a granting, renewing or healing script finds. It reads the note in the same call.
-\* The script that hands over reads none, and the client goes by the last note that it read. That is this
-\* one: the key is still there, and the answer to the command that wrote it came earlier.
 Known(k) == k.note # "none" \/ ~Kept("3.6 look") \/ ~Kept("3.6 no note is young")
 Age(k) == CASE ~Kept("3.6 look")                                    -> k.start
             [] k.note = "own" /\ ~Kept("3.6 judged by this note")   -> k.start
@@ -196,7 +195,6 @@ Counts(c, m) ==
         holds == client[c].phase = "holding"
         any   == \/ holds /\ InTime(c)
                  \/ holds /\ ~Kept("3.7 healed votes wait")
-                 \/ client[c].phase = "succeeding" /\ ~Kept("3.6 successor")
     IN v.here /\ CASE v.answer = "old"    -> v.wait <= Guard - LongGuard(c) \/ any
                    [] v.answer = "young"  -> any \/ (holds /\ ~Kept("3.7 young yes waits"))
                    [] v.answer = "healed" -> any
@@ -216,10 +214,9 @@ Rest(c) == Drift + IF client[c].phase = "holding"
 Judged(c, k) ==
     LET wait   == Guard - Age(k)
         missed == Guard - OwnGuard(c) + Rest(c)
-        waits  == client[c].phase = "holding" \/ (client[c].phase = "succeeding" /\ ~Kept("3.6 successor"))
     IN CASE Known(k) /\ ~Kept("3.6 judged again") /\ wait <= Guard - LongGuard(c) -> Answered("old", 0)
          [] Known(k) /\ (wait <= missed \/ Plain) -> Answered("old", wait)
-         [] waits -> Answered("young", 0)
+         [] client[c].phase = "holding" -> Answered("young", 0)
          [] OTHER -> Lost
 
 \* A renewal and a healing leave a longer lease in the note. A grant does not: the attempt may fail.
@@ -263,10 +260,9 @@ Raise(c, m) ==
 IsNoted(c) == \/ ~IsLonger(c) \/ client[c].phase # "acquiring" \/ Cardinality(client[c].noted) >= Quorum
               \/ ~Kept("3.11 noted before it counts") \/ ~Kept("3.11 a grant raises no note")
 
-\* Renewal, and the hand-over to the next owner inside this client (rule 3.6 holds for both).
 Extend(c, m) ==
-    /\ client[c].phase \in {"holding", "succeeding"} /\ key[m][Name(c)].owner = c
-    /\ Runs(c, m, client[c].phase, Judged(c, memory[m]), FALSE)
+    /\ client[c].phase = "holding" /\ key[m][Name(c)].owner = c
+    /\ Runs(c, m, "holding", Judged(c, memory[m]), FALSE)
 
 \* Rule 3.7: the key is put back where it is missing, never over another owner's.
 Heal(c, m) ==
@@ -276,9 +272,8 @@ Heal(c, m) ==
 \* A renewal of an earlier round runs. It writes, and nobody reads its answer. In order, on one
 \* connection, it runs before the command of this round.
 LateWrite(c, m) ==
-    /\ \/ client[c].phase = "holding" /\ ("late" \in Faults \/ ~Begun(c) \/ vote[c][m] = NotRun)
-       \/ client[c].phase = "succeeding" /\ vote[c][m] = NotRun
-    /\ key[m][Name(c)].owner = c \/ (key[m][Name(c)].owner = NoOne)
+    /\ client[c].phase = "holding" /\ ("late" \in Faults \/ ~Begun(c) \/ vote[c][m] = NotRun)
+    /\ key[m][Name(c)].owner \in {c, NoOne}
     /\ Reachable(m)
     /\ Writes(c, m, key[m][Name(c)].owner = NoOne)
     /\ UNCHANGED <<client, vote, losses>>
@@ -335,13 +330,6 @@ End(c) ==
 Again(c) ==
     /\ Valid(c) /\ (Begun(c) \/ Plain)
     /\ client' = [client EXCEPT ![c].round = 0, ![c].slow = 0, ![c].read = {}]
-    /\ NewRound(c)
-    /\ UNCHANGED <<key, memory, losses>>
-
-\* A release that hands the lock to the next local owner, without a message to other processes.
-HandOver(c) ==
-    /\ Valid(c)
-    /\ client' = [client EXCEPT ![c] = [Rests(c) EXCEPT !.phase = "succeeding", !.heard = client[c].heard]]
     /\ NewRound(c)
     /\ UNCHANGED <<key, memory, losses>>
 
@@ -469,7 +457,7 @@ Init ==
     /\ vote = [c \in Clients |-> [m \in Masters |-> NotRun]]
     /\ losses = Losses
 
-OfClient(c) == \/ Start(c) \/ Win(c) \/ End(c) \/ Again(c) \/ HandOver(c)
+OfClient(c) == \/ Start(c) \/ Win(c) \/ End(c) \/ Again(c)
                \/ \E m \in Masters : \/ Grant(c, m) \/ Raise(c, m) \/ Extend(c, m) \/ Heal(c, m)
                                      \/ LateWrite(c, m)
                                      \/ Read(c, m) \/ Reply(c, m)
@@ -496,7 +484,6 @@ NoteIsEarned == \A m \in Masters : ~memory[m].unearned
 HealedQuorum(c) == HasQuorum(c) /\ Valid(c) /\
     Cardinality({m \in Masters : vote[c][m].answer = "old" /\ vote[c][m].wait = 0}) < Quorum
 NobodyHoldsTwo == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
-NoSuccession   == \A c \in Clients : ~(client[c].phase = "succeeding" /\ HasQuorum(c))
 NoHealedQuorum == \A c \in Clients : ~HealedQuorum(c)
 NoneOutlives   == \A c \in Clients : HealedQuorum(c) => \E m \in Masters : memory[m].age >= Guard
 NoNoteKept     == \A m \in Masters : memory[m].note = "foreign" => Greeted(m, memory[m]).age = 0

@@ -19,8 +19,11 @@
 (*                                                                         *)
 (* Left out, because Lock.tla has it: handshakes and notes, clocks that    *)
 (* lose ticks, a vote that becomes old enough during its round, remains of *)
-(* dead attempts. The order of waiting changes no vote. After a loss of    *)
-(* memory tokens rest on clocks, so rows with losses have none.            *)
+(* dead attempts. The script with which a writer becomes a reader reads no *)
+(* note. Its client goes by the last one that it read, which is this one:  *)
+(* the key still stands, and the answer to the command that wrote it came  *)
+(* earlier. The order of waiting changes no vote. After a loss of memory   *)
+(* tokens rest on clocks, so rows with losses have none.                   *)
 (***************************************************************************)
 EXTENDS Common
 

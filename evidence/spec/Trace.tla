@@ -19,8 +19,6 @@
 (*   win it: D after its first byte, also while its thread does not run.   *)
 (*   Its keys and late commands are remains from then on. A win after that *)
 (*   counts no vote, so no action allows it.                               *)
-(* - A hand-over inside a client is a release, and a grant in the same     *)
-(*   step. HandOver is not used.                                           *)
 (* - An operator's eviction ends the lease at once.                        *)
 (* - The masters' clocks are right. Those of clients run as in the         *)
 (*   simulation.                                                           *)
