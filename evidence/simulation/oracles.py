@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, fence, token_of
+from rlock.rules.keys import NOTE, fence, is_shared, token_of
 from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
 from .client import Client
@@ -51,6 +51,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        #: When a dead reader's lease was last seen, by lock.
+        self._read_by_dead = defaultdict[str, float](lambda: -9.0)
         #: When each master granted the lock to an owner that may still need its vote.
         self._votes: defaultdict[str, dict[Host, float]] = defaultdict(dict)
         #: When a client found a hand-off of which it had heard nothing, by its connections that were silent.
@@ -287,8 +289,12 @@ class Oracles:
             blocked += host.expects_nobody(name) or now < host.lost_at + guard
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
+                if dead and is_shared(token):
+                    self._read_by_dead[name] = now
                 # The release of a lock that is kept may come late, and so may its end.
                 blocked += token in self.referee.kept or (dead and token not in self._was_given_to_the_dead)
+        # A longer reader that leaves tells no waiter that a dead one's lease is the last now.
+        blocked += len(self.world.hosts) * (now < self._read_by_dead[name] + LOOK_S - self.prompt_s)
         return len(self.world.hosts) - blocked >= self.quorum
 
     def _is_held_up(self) -> bool:
