@@ -91,8 +91,7 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient, AnySemaphore, AnyLocks, AnyL
 
         :param fair: first come, first served, across threads, processes and machines. Every master orders the
             waiters by the same tickets. Without ``fair`` a newcomer may take a free lock before the waiters
-            do, and threads of one process may pass the lock among themselves a few times. Fair and other
-            locks of one name share one queue and exclude each other.
+            do. Fair and other locks of one name share one queue and exclude each other.
         :param ttl: length of the lease in seconds, if not the client's.
         :param renew: False: a fixed lease that ends after ``ttl``, however long the work takes.
         :param on_lost: called once with a `LeaseLostError` when a hold is lost. A blocking client calls the

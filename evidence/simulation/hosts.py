@@ -101,6 +101,8 @@ class Host(Process):
         self._counted_on: set[str] = set()
         #: When it lost something of its memory the last time.
         self.lost_at = self.restarted_at = -9.0
+        #: When a waiter last looked here, by lock.
+        self.looked_at: dict[str, float] = {}
         self.sessions: dict[int, Session] = {}
         #: What has come while the server stood still, in the order of each connection.
         self._unread: dict[Session, deque[Action]] = {}
@@ -289,6 +291,8 @@ class Host(Process):
             for receiver in message.receivers:
                 receiver.hear(message.channel, payload)
         self._tell(client, command, reply, messages)
+        if command.script is scripts.WAIT and call:
+            self.looked_at[command.words[1]] = world.events.now
         if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in command.by_sha()[6]:
             world.happens("found", client, self, "")  # by a look: it was handed the lock
         fuse = session.connection.fuse
@@ -320,7 +324,7 @@ class Host(Process):
             world.happens("queued", client, self, "")
         elif script is scripts.RELEASE and words:
             self.told_to_release.add(words[-1])
-            if reply[0] >= 0 and reply[3] > 0:  # the lease of a thread of the same process
+            if reply[0] >= 0 and reply[3] > 0:  # its owner reads on
                 world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
             handed = [message for message in messages if "|" in message.channel]
             invited = [message.payload for message in handed if "+shared:" in message.payload]
@@ -355,7 +359,8 @@ class Host(Process):
             return False
         invited = [(self.world.clients[int(place[1:4])], at) for place, at in self._invited.items()]
         dead = any(of.dead and now - 2 * CLAIM_S < at < of.died_at + 0.3 for of, at in invited)
-        return name in self._counted_on or (dead and entry.fields[READERS] != "0")
+        # Without a reader the key stands for the rest of a claim time.
+        return name in self._counted_on or (dead and (entry.fields[READERS] != "0" or not self.left(name)))
 
     def left(self, name: str) -> dict[str, str]:
         """The fields of a lock, with its readers in the place of the one field that stands for all."""

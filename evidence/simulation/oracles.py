@@ -51,8 +51,9 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        #: When a dead reader's lease was last seen, by lock.
+        #: By lock: when a dead reader's lease was last seen, and when one beside that of a living reader.
         self._read_by_dead = defaultdict[str, float](lambda: -9.0)
+        self._read_beside = defaultdict[str, float](lambda: -9.0)
         #: When each master granted the lock to an owner that may still need its vote.
         self._votes: defaultdict[str, dict[Host, float]] = defaultdict(dict)
         #: When a client found a hand-off of which it had heard nothing, by its connections that were silent.
@@ -286,15 +287,22 @@ class Oracles:
             return False
         blocked, guard = 0, 1.01 * guard_time(self.longest)
         for host in self.world.hosts:
-            blocked += host.expects_nobody(name) or now < host.lost_at + guard
+            young = now < host.lost_at + guard and any(
+                client.context.guard.remaining(host.index, client.clock()) > 0.0 for client in clients
+            )
+            blocked += host.expects_nobody(name) or young
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
                 if dead and is_shared(token):
                     self._read_by_dead[name] = now
+                    if not all(self.world.clients[int(other[1:4])].dead for other in host.left(name)):
+                        self._read_beside[name] = now
                 # The release of a lock that is kept may come late, and so may its end.
                 blocked += token in self.referee.kept or (dead and token not in self._was_given_to_the_dead)
-        # A longer reader that leaves tells no waiter that a dead one's lease is the last now.
-        blocked += len(self.world.hosts) * (now < self._read_by_dead[name] + LOOK_S - self.prompt_s)
+        # A longer reader that leaves tells no waiter that a dead one's lease is the last now: a look does.
+        looked_at = max(host.looked_at.get(name, -9.0) for host in self.world.hosts)
+        if looked_at <= self._read_beside[name] + SAMPLE_S:
+            blocked += len(self.world.hosts) * (now < self._read_by_dead[name] + LOOK_S - self.prompt_s)
         return len(self.world.hosts) - blocked >= self.quorum
 
     def _is_held_up(self) -> bool:

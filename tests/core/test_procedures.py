@@ -9,6 +9,7 @@ import pytest
 from rlock.errors import OptionsError, QuorumUnreachableError
 from rlock.model import Code, Queue, Vote
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
+from rlock.procedures.attempt import attempt, take_place
 from rlock.procedures.contender import Grant
 from rlock.procedures.inspect import locked
 from rlock.rules import scripts
@@ -37,6 +38,14 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     assert named(undo, "message") == "", (
         "an attempt that failed must not publish: every waiter would try again"
     )
+
+
+def test_a_waiter_undoes_nothing_on_a_master_that_refuses_a_moment_after_the_others() -> None:
+    world = World(3, [held_by(), held_by(), None])
+    take_place(world.context, world.contender)
+    world.late = (2, held_by())
+    assert world.run(attempt(world, world.contender, 0.5)) is None
+    assert world.kinds() == ["Call", "Collect"]
 
 
 def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() -> None:

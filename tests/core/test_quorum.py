@@ -210,3 +210,10 @@ def test_a_split_vote_is_one_in_which_nobody_can_have_a_quorum() -> None:
     assert cast((first, second, second, YES, None)).split() is False
     # our own votes are given back: they count for nobody
     assert cast((first, second, YES, YES, YES)).split()
+
+
+def test_an_undo_also_goes_to_a_master_that_may_have_granted_the_first_delivery() -> None:
+    ballot = cast([YES, THEIRS, THEIRS, None, DOWN])
+    assert ballot.maybe_granted() == [0, 3, 4]
+    ballot.resent = {1}
+    assert ballot.maybe_granted() == [0, 1, 3, 4]

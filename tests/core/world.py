@@ -97,6 +97,8 @@ class World(Port, Masters, Notifications):
         self.heard_by = masters
         self.call_takes = 0.0
         self.last = Ballot(masters)
+        #: The master, and its vote, that comes while somebody waits for the last ones.
+        self.late: tuple[int, Vote] | None = None
         self.grant: Grant | None = None
         self.failures: list[QuorumUnreachableError] = []
         #: Whether the contender looks for all waiters of its process.
@@ -185,6 +187,8 @@ class World(Port, Masters, Notifications):
 
     def collect(self, ballots: Sequence[Ballot], until: float = math.inf) -> WaitGenerator[None]:
         yield self.note(Collect(until))
+        if self.late is not None:
+            ballots[0].cast(*self.late)
 
     def start(self, request: Request) -> Ballot:
         return self.answer(self.note(Call(*request)))
