@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -260,6 +261,24 @@ def test_a_late_hand_off_frees_no_lock_that_is_kept(client: rlock.Client, master
         hold.waiter, engine.timeout = waiter_name(hold.owner, engine.context.client_id), 0.0
     engine.pass_on("job", hold.owner)
     assert not is_free(masters, "job")
+
+
+@pytest.mark.rule("4.4")
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_lost_hold_passes_on_what_is_handed_to_the_place_that_it_had(
+    client: rlock.Client, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """A hold that is valid does so by its release. That of a lost one may come much later."""
+    engine, lock, sent = client._engine(), client.lock("job"), []
+    with suppress(rlock.LeaseLostError), lock:
+        hold, token = engine.held("job"), engine.context.new_owner("me")
+        hold.waiter = waiter_name(token, engine.context.client_id)
+        if lost:
+            hold.lease.valid_until = 0.0
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.masters, "send", lambda command, **_: sent.append(command))
+            engine.pass_on("job", token)
+    assert [command.echo for command in sent] == [token] * lost
 
 
 @pytest.mark.parametrize("died", [True, False], ids=["it has died", "it is kept from running"])
