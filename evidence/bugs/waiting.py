@@ -93,6 +93,15 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     return vote, master
 
 
+@bug("hand-off behind its subscription", "4.4")
+@around(subscriptions.Subscriptions, "_tidy")
+def ended_at_once(genuine: Any, self: Any) -> bool:
+    """A client ended its connections when it had told the masters that it needed no messages. A hand-off to
+    one of its old places was on its way, and nobody passed it on: others waited for its claim."""
+    genuine(self)
+    return bool(genuine(self))
+
+
 @bug("place of a lost hold", "4.4")
 @around(engine.Engine, "pass_on")
 def kept_by_a_lost_hold(genuine: Any, self: Any, name: str, token: str) -> None:

@@ -103,6 +103,8 @@ class Subscription:
         #: Masters that had confirmed it until their connection ended.
         self.lost: set[int] = set()
         self.idle_at = math.inf
+        #: The masters were told to end it, and it is kept for the messages that are on their way.
+        self.ending = False
         #: When a waiter last looked at a master for all waiters.
         self.looked_at = -math.inf
         #: By the token of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
@@ -147,7 +149,7 @@ class Subscription:
 
     def confirm(self, master: int) -> None:
         self.doubted.discard(master)
-        if master in self.confirmed:
+        if master in self.confirmed or self.ending:
             return
         self.confirmed.add(master)
         for inbox in self.inboxes:
@@ -160,6 +162,11 @@ class Subscription:
     def doubt(self) -> None:
         self.doubted |= self.confirmed
         self.confirmed.clear()
+
+    def end(self) -> None:
+        self.ending = True
+        self.confirmed.clear()
+        self.doubted.clear()
 
     def lose(self, master: int) -> None:
         if master in self.confirmed or master in self.doubted:

@@ -77,7 +77,7 @@ class Subscriptions(Notifications, Traffic[L]):
             if not self.is_subscribed(name) and found.deserted():
                 # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
-            found.idle_at = math.inf
+            found.idle_at, found.ending = math.inf, False
             if found.add(contender) and not self._connections.closed:
                 if self._stop_looking is None:
                     with suppress(RuntimeError):  # no more threads: the next waiter tries again
@@ -181,12 +181,17 @@ class Subscriptions(Notifications, Traffic[L]):
             return False
         for found in list(self._by_name.values()):
             if found.idle_at <= now:
+                others = self._sharing(found)
+                if not found.ending:
+                    # Until the next look: a hand-off that is on its way must be passed on.
+                    found.end()
+                    if not others:
+                        self._send_all(encode(("UNSUBSCRIBE", *found.names)))
+                    continue
                 del self._by_name[found.name]
                 del self._by_channel[found.public], self._by_channel[found.client]
-                if others := self._sharing(found):  # otherwise they would hear of no release any more
+                if others:  # otherwise they would hear of no release any more
                     self._by_channel[found.public] = self._by_channel[found.client] = others[0]
-                else:
-                    self._send_all(encode(("UNSUBSCRIBE", *found.names)))
             elif found.idle_at == math.inf and found.deserted():
                 found.idle_at = now + CHANNEL_LINGER_S
         if not self._by_name:
@@ -217,8 +222,9 @@ class Subscriptions(Notifications, Traffic[L]):
             self._context.pending_events.add(failed)
             self._connections.drop(server, broken(text))
         self._looks += 1
-        if self._looks % PROBE_LOOKS == 0:
-            self._send_all(encode(("SUBSCRIBE", *next(iter(self._by_name.values())).names)))
+        found = next((each for each in self._by_name.values() if not each.ending), None)
+        if self._looks % PROBE_LOOKS == 0 and found is not None:
+            self._send_all(encode(("SUBSCRIBE", *found.names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
         if data:
@@ -285,7 +291,8 @@ class Subscriptions(Notifications, Traffic[L]):
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         self._refusing.discard(server.index)
         for found in self._by_name.values():
-            self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
+            if not found.ending:
+                self._send(server, connection, encode(("SUBSCRIBE", *found.names)))
         if not self._by_name:
             self._connections.disconnect()  # not needed any more
 

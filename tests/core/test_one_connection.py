@@ -103,6 +103,29 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert set(hearing.inbox.handed_by) == {0}
 
 
+@pytest.mark.rule("4.4")
+def test_the_end_of_a_subscription_waits_for_hand_offs_that_are_on_their_way(hearing: Hearing) -> None:
+    subscriptions, passed = hearing.subscriptions, []
+    hearing.subscribe(hearing.contender, 5.0)
+    subscriptions._stop_looking()
+    subscriptions._pass_on = lambda *words: passed.append(words)
+    subscriptions.unsubscribe(hearing.contender, left=True)
+    subscriptions._by_name["x"].idle_at = 0.0
+    with subscriptions._mutex:
+        assert subscriptions._tidy()
+    hearing.hear(0, hearing.message(hearing.place.owner))
+    subscriptions.after_data()
+    assert passed == [("x", hearing.place.owner)]
+    assert not subscriptions.is_subscribed("x"), "a waiter that comes meanwhile would hear nothing"
+    later, _ = hearing.contend("x")
+    assert hearing.subscribe(later, 5.0) >= 2
+    subscriptions.unsubscribe(later, left=True)
+    for goes_on in (True, False):
+        subscriptions._by_name["x"].idle_at = 0.0
+        with subscriptions._mutex:
+            assert subscriptions._tidy() is goes_on
+
+
 @pytest.mark.parametrize("cause", ["a command timed out", "another primary"])
 def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing, cause: str) -> None:
     """A firewall may have dropped both. And nobody publishes on a primary that was replaced."""
