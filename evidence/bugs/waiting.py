@@ -93,6 +93,13 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     return vote, master
 
 
+@bug("place put back by a look", "4.4")
+def looks_late(patches: Patches) -> None:
+    """A waiter looked for all waiters of its process, and was kept from running. One of them had got the lock
+    and released it when its place was put back. The next hand-off was to that place, and was for nobody."""
+    patches.set(acquire, "_all_stand", lambda _: True)
+
+
 @bug("hand-off behind its subscription", "4.4")
 @around(subscriptions.Subscriptions, "_tidy")
 def ended_at_once(genuine: Any, self: Any) -> bool:

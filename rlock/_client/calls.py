@@ -192,6 +192,8 @@ class Calls(Pipeline[L], Masters):
             yield from self.connect(request.timeout, to_all=True)
             with self._mutex:
                 self._check()
+                if request.wanted is not None and not request.wanted():
+                    return
                 now = self._clock()
                 call.deadline = now + request.timeout
                 call.over = False

@@ -116,6 +116,7 @@ class Subscriptions(Notifications, Traffic[L]):
         if inbox is None:
             return
         with self._mutex:
+            inbox.place.aside = True  # first: see `_ask_one`
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S

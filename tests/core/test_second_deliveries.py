@@ -47,6 +47,16 @@ def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> Non
     assert calls.trips == 1
 
 
+def test_what_is_no_longer_wanted_is_not_sent_again() -> None:
+    """A healing behind the release of its hold would put the key back, and a look the place of a waiter."""
+    calls, answers = connected(age_s=0.0), iter([True, False])
+    for server in calls.servers:
+        server.shake_hands("vouched")
+    ballot = calls.ask(commands.acquire("job", "me:1", 9_000), wanted=lambda: next(answers))
+    assert ballot.granted == 0
+    assert [server.ran for server in calls.servers] == [["acquire", "handshake"]] * 3
+
+
 @pytest.mark.parametrize("reply", ["NOPERM no permissions to run script|load", b"5e7d"])
 def test_no_reply_to_script_load_is_a_refusal(reply: str | bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = connected()

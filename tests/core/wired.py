@@ -205,9 +205,9 @@ class WiredCalls(calls.Calls[Connection]):
         token = EPOCH_US + round(self.now * 1e6)
         return self.ask(commands.acquire("job", owner, lease_ms, token=token), settle)
 
-    def ask(self, command: Command, settle: Settle = Settle.VERDICT) -> Ballot:
+    def ask(self, command: Command, settle: Settle = Settle.VERDICT, **how: Any) -> Ballot:
         self._connections.trips = 0
-        waits = self.call(Request(command, TIMEOUT_S, settle))
+        waits = self.call(Request(command, TIMEOUT_S, settle, **how))
         while True:
             try:
                 next(waits)
