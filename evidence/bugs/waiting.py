@@ -14,7 +14,7 @@ from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
-from rlock.rules.keys import Wire, holder_identity, waiter_name
+from rlock.rules.keys import Wire, holder_identity
 from rlock.testing.memory.masters import Master
 
 from .registry import Patches, around, bug
@@ -107,16 +107,6 @@ def ended_at_once(genuine: Any, self: Any) -> bool:
     one of its old places was on its way, and nobody passed it on: others waited for its claim."""
     genuine(self)
     return bool(genuine(self))
-
-
-@bug("place of a lost hold", "4.4")
-@around(engine.Engine, "pass_on")
-def kept_by_a_lost_hold(genuine: Any, self: Any, name: str, token: str) -> None:
-    """The place of a waiter that had won by another way stood in the queue until its release. It lost its
-    lease, was handed the lock again, and did not pass it on: the others waited for its claim."""
-    waiter = waiter_name(token, self.context.client_id)
-    if not any(hold.waiter == waiter for hold in self.holds):
-        genuine(self, name, token)
 
 
 @bug("place by its hash", "4.4")
