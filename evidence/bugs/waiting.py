@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import engine, notifications, subscriptions
+from rlock._client import engine, hold_table, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
 from rlock.rules import commands
 from rlock.rules.command_templates import encode
-from rlock.rules.keys import Wire, holder_identity
+from rlock.rules.keys import Wire, holder_identity, token_of
 from rlock.testing.memory.masters import Master
 
 from .registry import Patches, around, bug
@@ -93,13 +93,6 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     return vote, master
 
 
-@bug("place put back by a look", "4.4")
-def looks_late(patches: Patches) -> None:
-    """A waiter looked for all waiters of its process, and was kept from running. One of them had got the lock
-    and released it when its place was put back. The next hand-off was to that place, and was for nobody."""
-    patches.set(acquire, "_all_stand", lambda _: True)
-
-
 @bug("hand-off behind its subscription", "4.4")
 @around(subscriptions.Subscriptions, "_tidy")
 def ended_at_once(genuine: Any, self: Any) -> bool:
@@ -120,9 +113,17 @@ def place_by_its_hash(genuine: Any, *places: Any) -> Any:
 
 
 @bug("hand-off to a released place", "4.4")
-@around(engine.Engine, "pass_on")
-def kept_by_one_who_released(genuine: Any, self: Any, name: str, token: str) -> None:
+def kept_by_one_who_released(patches: Patches) -> None:
     """A master that was stopped gave a place late, after the release of its owner, who took each hand-off to
     it for an old one. The others waited for its claim."""
-    if token not in dict(self.notifications.left):
-        genuine(self, name, token)
+
+    def remove(genuine: Any, self: Any, hold: Any) -> None:
+        self.__dict__.setdefault("released", set()).add(token_of(hold.waiter))
+        genuine(self, hold)
+
+    def pass_on(genuine: Any, self: Any, name: str, token: str, master: int) -> None:
+        if token not in self.holds.__dict__.get("released", ()):
+            genuine(self, name, token, master)
+
+    patches.wrap(hold_table.HoldTable, "remove", remove)
+    patches.wrap(engine.Engine, "pass_on", pass_on)

@@ -100,7 +100,7 @@ class Subscriptions(subscriptions.Subscriptions[Connection]):
 
     _connections: Connections
 
-    def __init__(self, client: Client, wiring: Wiring, pass_on: Callable[[str, str], object]) -> None:
+    def __init__(self, client: Client, wiring: Wiring, pass_on: Callable[[str, str, int], object]) -> None:
         super().__init__(wiring, pass_on)
         self._client = client
 

@@ -254,9 +254,9 @@ class Engine(Port):
                     hold.lease.on(LeaseEvent.RELEASE)
                     if not lost:
                         releasing[hold.owner] = hold
-                        if hold.waiter:
-                            until = began + self.timeout + hold.rest(began)
-                            self.notifications.left.append((keys.token_of(hold.waiter), until))
+                        if (rest := hold.rest(began)) and hold.waiter:
+                            until = began + self.timeout + rest
+                            self.notifications.kept.append((keys.token_of(hold.waiter), until))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
@@ -307,8 +307,11 @@ class Engine(Port):
             self.watchdog.report_loss(hold, hold.reason)
         self.holds.give_up(hold)
 
-    def pass_on(self, name: str, token: str) -> None:
-        """Pass on a hand-off whose waiter has left, instead of letting it run out."""
+    def pass_on(self, name: str, token: str, master: int) -> None:
+        """Pass on a hand-off whose waiter has left, or has released the lock since.
+
+        Its release may have done so already. But the place may also have been put back behind that.
+        """
         waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
             # A holder passes a late hand-off on by its release. The release of a lost hold may come late.
@@ -317,9 +320,10 @@ class Engine(Port):
                 hold.owner == token or (hold.waiter == waiter and now < hold.lease.valid_until)
                 for hold in self.holds
             )
-            if holding or now < dict(self.notifications.left).get(token, now):
+            if holding or now < dict(self.notifications.kept).get(token, now):
                 return
-        self.masters.send(commands.leave_queue(self.context.wire, name, waiter), resend_for=timing.CLAIM_S)
+        leave = commands.leave_queue(self.context.wire, name, waiter)
+        self.masters.send(leave, (master,), resend_for=timing.CLAIM_S)
 
     def _close_gen(self) -> WaitGenerator[None]:
         return close(self.holds, self.masters, self.notifications, self.watchdog)

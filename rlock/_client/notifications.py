@@ -18,7 +18,7 @@ LOOK_PLACES = 100
 
 class Inbox:
     def __init__(self, place: Place, findings: Findings, context: ClientContext, parker: Parker) -> None:
-        self.name, self.place = place.name, place
+        self.name = place.name
         self._findings = findings
         self._context = context
         #: The token of its place, as it comes over the wire.

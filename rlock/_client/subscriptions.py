@@ -35,14 +35,14 @@ PROBE_LOOKS = 10
 
 
 class Subscriptions(Notifications, Traffic[L]):
-    def __init__(self, wiring: Wiring, pass_on: Callable[[str, str], object]) -> None:
+    def __init__(self, wiring: Wiring, pass_on: Callable[[str, str, int], object]) -> None:
         self._context = wiring.context
         self._runtime = wiring.runtime
         self._pass_on = pass_on
-        #: Hand-offs to places without a waiter: the lock, and the token of the place.
-        self._unclaimed: list[tuple[str, str]] = []
-        #: Places left lately. Until then the lock is kept, or a hand-off may be older than the release.
-        self.left: deque[tuple[str, float]] = deque(maxlen=64)
+        #: Hand-offs to places without a waiter: the lock, the token of the place, and the master.
+        self._unclaimed: list[tuple[str, str, int]] = []
+        #: Places whose locks are kept after their release, and until when.
+        self.kept: deque[tuple[str, float]] = deque(maxlen=64)
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
@@ -116,13 +116,13 @@ class Subscriptions(Notifications, Traffic[L]):
         if inbox is None:
             return
         with self._mutex:
-            inbox.place.aside = True  # first: see `_ask_one`
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S
                 if inbox.handed_by and not left:
                     # Otherwise votes that the last round did not take would wait for their expiry.
-                    self._unclaimed.append((inbox.name, inbox.token.decode()))
+                    token = inbox.token.decode()
+                    self._unclaimed += [(inbox.name, token, master) for master in inbox.handed_by]
             # Last: Ctrl-C before this line must not leave a contender without an inbox in the subscription.
             contender.inbox = None
 
@@ -159,8 +159,8 @@ class Subscriptions(Notifications, Traffic[L]):
             return
         with self._mutex:
             unclaimed, self._unclaimed = self._unclaimed, []
-        for name, token in unclaimed:
-            self._pass_on(name, token)
+        for hand_off in unclaimed:
+            self._pass_on(*hand_off)
 
     def _look(self) -> bool:
         now = self._context.clock()  # before the reading: a process that was stopped reads its replies first
@@ -274,7 +274,7 @@ class Subscriptions(Notifications, Traffic[L]):
         if (inbox := found.inbox(token)) is not None:
             inbox.on_hand_off(server.index, message)
         elif OWN.announces(token):
-            self._unclaimed.append((found.name, token.decode("utf-8", "replace")))
+            self._unclaimed.append((found.name, token.decode("utf-8", "replace"), server.index))
         else:
             self._ignore(server, found, "hand-off", payload)
 

@@ -13,7 +13,6 @@ The queue is like AQS: docs/how-it-works.md.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 from ..model import Code, Vote
 from ..rules import commands, keys, timing
@@ -243,25 +242,19 @@ def _ask_one(
     vote = None
     for _ in range(masters):
         stand = [place for place in places if not place.aside]
-        wanted = None
         if contender.stage is Stage.WAITING and stand:
-            # Another waiter may have got the lock, and released it. Its place would be put back behind that.
-            command, wanted = commands.wait(*stand), partial(_all_stand, stand)
+            command = commands.wait(*stand)
         else:
             command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
         last = (last + 1) % masters
         timeout = _time_for(contender.until - context.clock(), contender.options)
-        ballot = yield from port.masters.call(Request(command, timeout, Settle.ALL, (last,), wanted=wanted))
+        ballot = yield from port.masters.call(Request(command, timeout, Settle.ALL, (last,)))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:
             break
         # Another waiter may have left meanwhile. A master would hand the lock to its place, and so to nobody.
         places = [place for place in (contender.place,) if place is not None]
     return vote, last
-
-
-def _all_stand(places: Sequence[Place]) -> bool:
-    return not any(place.aside for place in places)
 
 
 def _spread(port: Port, contender: Contender) -> WaitGenerator[Wake]:

@@ -23,7 +23,7 @@ class Place:
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose
     drawn: bool = False  # the masters agree on the ticket
     attempts: int = 0  # rounds that were sent with this place
-    aside: bool = False  # it is not in the queue: until the masters' messages arrive again, or for ever
+    aside: bool = False  # it was taken out of the queue until the masters' messages arrive again
     waiter: str = field(init=False)  # its name in the queue
 
     def __post_init__(self, client_id: str) -> None:

@@ -115,7 +115,7 @@ def test_the_end_of_a_subscription_waits_for_hand_offs_that_are_on_their_way(hea
         assert subscriptions._tidy()
     hearing.hear(0, hearing.message(hearing.place.owner))
     subscriptions.after_data()
-    assert passed == [("x", hearing.place.owner)]
+    assert passed == [("x", hearing.place.owner, 0)]
     assert not subscriptions.is_subscribed("x"), "a waiter that comes meanwhile would hear nothing"
     later, _ = hearing.contend("x")
     assert hearing.subscribe(later, 5.0) >= 2
@@ -151,7 +151,7 @@ def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing,
 def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Hearing) -> None:
     hearing.hear(0, hearing.message(hearing.place.owner))
     hearing.subscriptions.unsubscribe(hearing.contender, left=False)
-    assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner)]
+    assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner, 0)]
 
 
 def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
@@ -282,7 +282,7 @@ def test_a_late_hand_off_frees_no_lock_that_is_kept(client: rlock.Client, master
         hold = engine.held("job")
         # As after a grant by messages.
         hold.waiter, engine.timeout = waiter_name(hold.owner, engine.context.client_id), 0.0
-    engine.pass_on("job", hold.owner)
+    engine.pass_on("job", hold.owner, 0)
     assert not is_free(masters, "job")
 
 
@@ -299,9 +299,9 @@ def test_a_lost_hold_passes_on_what_is_handed_to_the_place_that_it_had(
         if lost:
             hold.lease.valid_until = 0.0
         with monkeypatch.context() as patch:
-            patch.setattr(engine.masters, "send", lambda command, **_: sent.append(command))
-            engine.pass_on("job", token)
-    assert [command.echo for command in sent] == [token] * lost
+            patch.setattr(engine.masters, "send", lambda *words, **_: sent.append(words))
+            engine.pass_on("job", token, 2)
+    assert [(command.echo, targets) for command, targets in sent] == [(token, (2,))] * lost
 
 
 @pytest.mark.parametrize("died", [True, False], ids=["it has died", "it is kept from running"])

@@ -48,7 +48,7 @@ def test_an_unjudged_vote_is_sent_again_behind_the_handshake_and_counts() -> Non
 
 
 def test_what_is_no_longer_wanted_is_not_sent_again() -> None:
-    """A healing behind the release of its hold would put the key back, and a look the place of a waiter."""
+    """A healing behind the release of its hold would put the key back."""
     calls, answers = connected(age_s=0.0), iter([True, False])
     for server in calls.servers:
         server.shake_hands("vouched")
