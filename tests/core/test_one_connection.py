@@ -291,7 +291,7 @@ def test_a_late_hand_off_frees_no_lock_that_is_kept(client: rlock.Client, master
 def test_a_lost_hold_passes_on_what_is_handed_to_the_place_that_it_had(
     client: rlock.Client, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    """A hold that is valid does so by its release. That of a lost one may come much later."""
+    """A valid hold does so by its release. The release of a lost hold may come much later."""
     engine, lock, sent = client._engine(), client.lock("job"), []
     with suppress(rlock.LeaseLostError), lock:
         hold, token = engine.held("job"), engine.context.new_owner("me")
