@@ -1,8 +1,8 @@
 """``python -m evidence``: all parts of the evidence, also if one fails; it says at the end what failed.
 
-Models and real masters run beside each other, one part of each at a time. build/evidence/ gets the output of
-each part (PART.txt), and its result with commit, date and machine (PART.json). ``--publish`` puts these
-results into the pages.
+Models run beside the client with its real masters and interrupts, one part of each at a time.
+build/evidence/ gets the output of each part (PART.txt), and its result with commit, date and machine
+(PART.json). ``--publish`` puts these results into the pages.
 """
 
 from __future__ import annotations
@@ -66,16 +66,8 @@ MODELS = (
          "evidence.hunt --first 300000 --limit 20000 --workers 1 --minutes 300", _HUNT, long=True),
     Part("scenarios", _SIMULATION, "each bug that this project had, in its schedule",
          "pytest -q evidence/bugs evidence/hunt", TESTS),
-    Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
-         "evidence.interrupts", r"^\d+ instants, .*"),
-    Part("interrupts-asyncio", "interrupts", "a cancellation of a task at each turn of its loop",
-         "evidence.interrupts --asyncio", r"^\d+ instants, .*"),
-    Part("interrupts-again", "interrupts", "a signal handler that uses the client there",
-         "evidence.interrupts --again --masters 3 --every 25", r"^\d+ instants, .*"),
-    Part("interrupts-again-long", "interrupts", "the same at more instants, and on one master",
-         "evidence.interrupts --again --every 5", r"^\d+ instants, .*", long=True),
 )  # fmt: skip
-MASTERS = (
+CLIENT = (
     Part("faults", "fault tests",
          "[the table of faults](../docs/guarantees.md#what-each-fault-does), on real masters",
          "pytest -q tests/faults tests/masters", TESTS),
@@ -101,8 +93,16 @@ MASTERS = (
     Part("counter", "lost updates", "a counter, whose clients are stopped",
          "evidence.soak --counter --minutes 0.7", SOAK),
     Part("soak-controls", "soak", "each rule broken in the code", "pytest -q evidence/soak", TESTS),
+    Part("interrupts", "interrupts", "KeyboardInterrupt at each instant of each public operation",
+         "evidence.interrupts", r"^\d+ instants, .*"),
+    Part("interrupts-asyncio", "interrupts", "a cancellation of a task at each turn of its loop",
+         "evidence.interrupts --asyncio", r"^\d+ instants, .*"),
+    Part("interrupts-again", "interrupts", "a signal handler that uses the client there",
+         "evidence.interrupts --again --masters 3 --every 25", r"^\d+ instants, .*"),
+    Part("interrupts-again-long", "interrupts", "the same at more instants, and on one master",
+         "evidence.interrupts --again --every 5", r"^\d+ instants, .*", long=True),
 )  # fmt: skip
-PARTS = (*MODELS, *MASTERS)
+PARTS = (*MODELS, *CLIENT)
 #: Of a part that an interrupt left out.
 RED = {"status": "red"}
 
@@ -160,7 +160,7 @@ def run_all(parts: Iterable[Part]) -> int:
                 records[part.name] = run(chosen[part.name])
 
     with ThreadPoolExecutor(2) as pool:
-        lanes = [pool.submit(run_lane, lane) for lane in (MODELS, MASTERS)]
+        lanes = [pool.submit(run_lane, lane) for lane in (MODELS, CLIENT)]
         try:
             for lane in lanes:
                 lane.result()

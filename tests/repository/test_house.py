@@ -162,7 +162,7 @@ def test_a_part_that_fails_stops_no_other_one(
         (tmp_path / f"{name}.py").write_text(f"print({text!r})\nraise SystemExit({status})\n")
     bad, silent, absent = (replace(PART, name=name, command=name) for name in ("bad", "silent", "absent"))
     models, masters = (bad, PART), (silent, absent, replace(PART, name="last"))
-    given: dict[str, Any] = {"MODELS": models, "MASTERS": masters, "PARTS": (*models, *masters)}
+    given: dict[str, Any] = {"MODELS": models, "CLIENT": masters, "PARTS": (*models, *masters)}
     given |= {"FOLDER": tmp_path / "build", "PUBLISHED": tmp_path / "results.json"}
     for name, value in given.items():
         monkeypatch.setattr(runner, name, value)
