@@ -84,8 +84,7 @@ if code == 0 then
             redis.call('pexpire', lock, last - now_ms)
             redis.call('pexpire', readers, last - now_ms)
         elseif reading and reading > 0 and code == 1 then
-            -- Invited readers have not come yet. Once: otherwise a stopped one would keep the writers out.
-            redis.call('hset', lock, READERS, '0')
+            -- Invited readers have not come yet. They still count: no writer that came since is ahead of them.
             redis.call('pexpire', lock, claim_ms)
         elseif reading == 0 then
             redis.call('del', lock)

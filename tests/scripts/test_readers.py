@@ -93,6 +93,12 @@ def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> N
 def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box) -> None:
     assert join(invited, PLACES[0])[0] == 1
     end(invited, PLACES[0])
-    assert invited.content() == ("hash", {READERS: "0"})
+    assert invited.content() == ("hash", {READERS: "2"})
     assert invited.pttl() <= CLAIM_MS
     assert invited.acquire(THEIRS)[0] == -1
+    invited.client.zadd(QUEUE, {"writer:1|s1": TICKET - 1})  # it came since
+    assert run(invited, commands.wait(PLACES[1]))[0] == 0, "it may ask"
+    assert join(invited, PLACES[1])[0] == 1
+    end(invited, PLACES[1])
+    leave(invited, PLACES[2])
+    assert invited.content() == ("hash", {"writer:1": "1"})

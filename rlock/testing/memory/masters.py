@@ -147,7 +147,7 @@ class Master(Readers):
                     del self.keys[lock]
                     found, reading, freed = None, False, True
                 elif code == 1:
-                    self._give(lock, READERS, claim_ms, "0")
+                    self._leave_claim(lock, claim_ms)
         if reading and code == 1:
             return [1, owner.encode(), 0, 0, 0]
         if found is not None and not (reading and waiter != "" and channel != "" and reader == ""):

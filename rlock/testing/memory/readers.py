@@ -69,6 +69,10 @@ class Readers(Keyspace):
         self._set(lock, READERS, str(found[1] - 1))
         return READERS, found[1] - 1
 
+    def _leave_claim(self, lock: str, claim_ms: str) -> None:
+        """The last reader left, and others that were invited have not come yet."""
+        self._pexpire(lock, claim_ms)
+
     def _invite(self, queue: str, channel: str, owner: str, left: int) -> tuple[int, int]:
         """Invite the readers at the head of the queue: how many hear it, and how many more may be passed."""
         invited = 0
