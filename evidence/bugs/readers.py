@@ -115,8 +115,8 @@ def behind_a_newcomer(genuine: Any, self: Master, keys: Sequence[str], *words: s
 @bug("invited reader forgotten by the last", "4.4")
 @around(Readers, "_leave_claim")
 def forgotten_by_the_last(genuine: Any, self: Readers, lock: str, claim_ms: str) -> None:
-    """The last reader that left forgot how many invited ones had not come. They stood behind a writer that came
-    since, at an earlier ticket. Nobody had the lock for the claim second, and all waited."""
+    """The last reader that left forgot how many invited ones had not come. They stood behind a writer that
+    came since, at an earlier ticket. Nobody had the lock for the claim second, and all waited."""
     genuine(self, lock, claim_ms)
     self._set(lock, READERS, "0")
 

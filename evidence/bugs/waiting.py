@@ -80,6 +80,18 @@ def delayed_by_the_dead(genuine: Any, port: Port, contender: Contender, *words: 
     return vote, master
 
 
+@bug("dead contender for a holder", "4.1")
+@around(acquire, "_sleep")
+def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
+    """The same where no owner had a quorum: the first contender that a look found was taken for the holder,
+    and the votes of the others lapsed unseen."""
+    findings = contender.findings
+    refusals = [vote for vote in findings.ballot.votes.values() if vote.code == Code.FOREIGN]
+    if refusals and findings.holder is None:
+        findings.holder = holder_identity(max(refusals, key=lambda vote: vote.ttl_ms).holder)
+    return genuine(port, contender, **more)
+
+
 @bug("lease without an end", "4.1")
 @around(acquire, "_ask_one")
 def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:

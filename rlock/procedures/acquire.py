@@ -226,12 +226,12 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
-            holder = holder or named
+            if free_at == math.inf:
+                free_at, holder = expires_at, named  # else without a holder: of contenders that may be dead
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
-            renewed = named == holder and vote.holder != keys.READERS and free_at < math.inf
-            later = max if renewed else min
-            free_at = later(free_at, expires_at)
+            renewed = named == holder and vote.holder != keys.READERS
+            free_at = (max if renewed else min)(free_at, expires_at)
 
 
 def _ask_one(
