@@ -2,8 +2,8 @@
 -- and give the caller a place in the queue.
 --
 -- Shared holds: while readers hold the lock, its only field is READERS, and `readers` has the deadline of each
--- one. The value is the number of readers that were invited and have neither come nor left. So a caller that knows
--- nothing of readers finds a lock that is taken. `+shared:` in a token or place tells a reader.
+-- one. A reader that was invited has one under the token of its place, until it comes or leaves. So a caller that
+-- knows nothing of readers finds a lock that is taken. `+shared:` in a token or place tells a reader.
 --
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
@@ -32,8 +32,7 @@
 --   -2  refused: the key is not a lock (another type, or a hash that no lock wrote)
 --   -3  refused: free, and it is the turn of the waiter that holder names
 --
--- Second delivery: gives the same token and lease again, counted from its own arrival; keeps the place. A reader
--- that was invited in between still counts as invited: the lock ends claim_ms behind the last reader.
+-- Second delivery: gives the same token and lease again, counted from its own arrival; keeps the place.
 
 local lock, queue, fence, note_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease_ms, fence_ms, owner, proposal = ARGV[1], ARGV[2], ARGV[#ARGV - 1], ARGV[#ARGV]
@@ -73,14 +72,15 @@ elseif order == 'fair' then
     first = redis.call('zrange', queue, 0, 0)[1]
 end
 
-local READERS, now_ms, reading, came = 'readers:00000000000000000000000000000000', 0, false, false
+local READERS, now_ms, reading, invited, came = 'readers:00000000000000000000000000000000', 0, false, nil, false
 if readers then
     local time = redis.call('time')
     now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
     reading = holder == READERS
     again = (fields == 0 or reading) and (redis.call('zscore', readers, owner) or -1) + 0 >= now_ms
     -- This reader was invited: a writer that came since, at an earlier ticket, is not ahead of it.
-    came = reading and held > 0 and not again and rank == 'kept' and not redis.pcall('zscore', queue, waiter)
+    invited = waiter and string.match(waiter, '^(.*)|')
+    came = reading and invited and (redis.call('zscore', readers, invited) or -1) + 0 >= now_ms
     -- Otherwise readers that come and go would keep the writers out for ever.
     local asks = not again and not came and (fields == 0 or reading)
     local line = asks and redis.call('zrange', queue, 0, 99, 'withscores') or {}
@@ -209,6 +209,9 @@ if handed then
 end
 local field, count, expires_ms = owner, '1', lease_ms
 if readers then
+    if came then
+        redis.call('zrem', readers, invited)
+    end
     redis.call('zadd', readers, now_ms + lease_ms, owner)
     for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
         redis.call('zrem', readers, ended)
@@ -216,7 +219,7 @@ if readers then
     -- The key lives as long as the last lease: a dead reader keeps nobody out for longer than its own.
     expires_ms = redis.call('zrange', readers, -1, -1, 'withscores')[2] - now_ms
     redis.call('pexpire', readers, expires_ms)
-    field, count = READERS, reading and held - (came and 1 or 0) or 0
+    field, count = READERS, '0'
 end
 redis.call('hset', lock, field, count)
 local expiry = redis.pcall('pexpire', lock, expires_ms)

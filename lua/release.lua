@@ -4,8 +4,8 @@
 -- KEYS[2] queue          zset  waiters by ticket
 -- KEYS[3] fence          text  as in acquire.lua
 -- KEYS[4] note           text  as in acquire.lua
--- KEYS[5] evicted        text  exists while an evicted owner must not be healed; read with ban_ms only
--- KEYS[6] readers        zset  as in acquire.lua; left out unless the owner is a reader, or reads on
+-- KEYS[5] readers        zset  as in acquire.lua
+-- KEYS[6] evicted        text  exists while an evicted owner must not be healed; with ban_ms only
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
@@ -30,11 +30,12 @@
 --
 -- Message to a waiter: `<token> <fencing token> <time_us> <note>`. It is the grant of this
 -- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
--- ask. The readers at the head of the queue are invited together, up to the first writer: each has to ask.
+-- ask. The readers at the head of the queue are invited together, up to the first writer: each has to ask. Until
+-- then its place has a lease for claim_ms.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 
-local lock, queue, fence, note_key, evicted, readers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lock, queue, fence, note_key, readers, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, claim_ms, fence_ms, proposal, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV - 1], ARGV[#ARGV]
 local message, waiter, ban_ms, reader, reader_ms = unpack(ARGV, 4, #ARGV - 2)
 
@@ -44,7 +45,9 @@ if ban_ms and ban_ms ~= '' then
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
 local leaves = waiter and waiter ~= ''
-local placeless = leaves and redis.pcall('zrem', queue, waiter) == 0
+if leaves then
+    redis.pcall('zrem', queue, waiter)
+end
 
 -- The owner is the only field: without it the key is gone.
 local code = redis.pcall('hdel', lock, owner)
@@ -67,26 +70,22 @@ if code == 0 then
     if fields ~= 0 and (not entry or not tonumber(entry[2])) then
         return {-2, '', 0, -1, 0}
     end
-    reading = entry and entry[1] == READERS and tonumber(entry[2])
-    if readers and not reader then
+    reading = entry and entry[1] == READERS
+    if not reader and string.find(owner, '+shared:', 1, true) then
         code = redis.call('zrem', readers, owner)
+        if leaves then
+            redis.call('zrem', readers, string.match(waiter, '^(.*)|') or waiter)
+        end
         local time = redis.call('time')
         local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
         for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
             redis.call('zrem', readers, ended)
         end
         local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
-        if placeless and code == 0 and reading and reading > 0 then
-            reading = reading - 1 -- it was invited, and does not come
-            redis.call('hset', lock, READERS, reading)
-        end
         if reading and last then
             redis.call('pexpire', lock, last - now_ms)
             redis.call('pexpire', readers, last - now_ms)
-        elseif reading and reading > 0 and code == 1 then
-            -- Invited readers have not come yet. They still count: no writer that came since is ahead of them.
-            redis.call('pexpire', lock, claim_ms)
-        elseif reading == 0 then
+        elseif reading then
             redis.call('del', lock)
             entry, reading, freed = nil, false, true
         end
@@ -95,7 +94,7 @@ if code == 0 then
         return {1, owner, 0, 0, 0}
     end
     if entry and not (reading and leaves and channel ~= '' and not reader) then
-        return {-1, entry[1], reading or tonumber(entry[2]), redis.call('pttl', lock), 0}
+        return {-1, entry[1], tonumber(entry[2]), redis.call('pttl', lock), 0}
     end
     if code == 0 and not reading and not freed and owner ~= '' then
         return {0, '', 0, -2, 0}
@@ -113,7 +112,7 @@ local first = not reader and not reading and claim_ms ~= '0' and redis.pcall('zp
 -- Skipped if nobody waits, the usual case: each function costs as much as a command.
 if first or reader or reading or claim_ms == '0' then
     local function give(holder, lease_ms)
-        local written = redis.pcall('hset', lock, holder, '1')
+        local written = redis.pcall('hset', lock, holder, holder == READERS and '0' or '1')
         if type(written) ~= 'table' then
             written = redis.pcall('pexpire', lock, lease_ms)
         end
@@ -157,14 +156,13 @@ if first or reader or reading or claim_ms == '0' then
             redis.pcall('zadd', readers, until_ms, reader)
             redis.pcall('pexpire', readers, reader_ms)
             read_on = {code, owner, 1, tonumber(reader_ms), token}
-            reading = 0
+            reading = true
         end
     end
     if reading then
         -- Readers at the head of the queue may join the others.
         first = redis.pcall('zrange', queue, 0, 0)[1]
         if not first or not string.find(first, '+shared:', 1, true) then
-            redis.pcall('hset', lock, READERS, reading)
             return read_on or {-1, READERS, 0, redis.call('pttl', lock), 0}
         end
         redis.pcall('zrem', queue, first)
@@ -175,17 +173,25 @@ if first or reader or reading or claim_ms == '0' then
             break
         end
         if string.find(first, '+shared:', 1, true) then
-            local invited = 0
+            local invited, time = 0, redis.pcall('time')
+            local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
             repeat
                 left = left - 1
                 local token, client_id = string.match(first, '^(.*)(|[^|]*)$')
                 local told = client_id and token ~= owner and redis.pcall('publish', channel .. client_id, token)
-                invited = invited + (type(told) == 'number' and told > 0 and 1 or 0)
+                if type(told) == 'number' and told > 0 then
+                    invited = invited + 1
+                    redis.pcall('zadd', readers, now_ms + claim_ms, token)
+                end
                 first = left > 0 and redis.pcall('zrange', queue, 0, 0)[1]
                 first = first and string.find(first, '+shared:', 1, true) and redis.pcall('zpopmin', queue)[1]
             until not first
             if reading or (invited > 0 and give(READERS, claim_ms)) then
-                redis.pcall('hset', lock, READERS, (reading or 0) + invited)
+                local last = redis.pcall('zrange', readers, -1, -1, 'withscores')[2]
+                if last then
+                    redis.pcall('pexpire', lock, last - now_ms)
+                    redis.pcall('pexpire', readers, last - now_ms)
+                end
                 return read_on or {reading and -1 or code, reading and READERS or owner, invited, 0, 0}
             end
             first = left > 0 and redis.pcall('zpopmin', queue)[1]

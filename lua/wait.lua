@@ -2,6 +2,7 @@
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] queue     zset   waiters by ticket
+-- KEYS[3] readers   zset   as in acquire.lua; left out unless a reader is among the waiters
 -- ARGV[1]    queue_ms  ms     how long the queue is kept after its last visitor
 -- ARGV[2i]   waiter    text   `<token>|<client_id>`
 -- ARGV[2i+1] ticket    us     its place, the same on every master
@@ -14,7 +15,7 @@
 --
 -- Second delivery: sets the same places again.
 
-local lock, queue, queue_ms = KEYS[1], KEYS[2], ARGV[1]
+local lock, queue, readers, queue_ms = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local channel = #ARGV % 2 == 0 and ARGV[#ARGV]
 
 local fields = redis.pcall('hlen', lock)
@@ -31,11 +32,13 @@ local code, holder, held, ttl_ms, joins = 0, '', 0, -2, false
 if entry then
     code, holder, held, ttl_ms = 1, entry[1], tonumber(entry[2]), redis.call('pttl', lock)
 end
+local time = redis.call('time')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, math.floor((#ARGV - 1) / 2) do
     local waiter, ticket = ARGV[2 * i], ARGV[2 * i + 1]
     if code == 0 or string.sub(waiter, 1, #holder + 1) ~= holder .. '|' then
-        local reads = holder == READERS and held > 0 and string.find(waiter, '+shared:', 1, true)
-        if reads and not redis.pcall('zscore', queue, waiter) then
+        local reads = holder == READERS and string.find(waiter, '+shared:', 1, true)
+        if reads and (redis.call('zscore', readers, string.match(waiter, '^(.*)|')) or -1) + 0 >= now_ms then
             joins = true -- this reader was invited, and does not know it yet
         elseif
             -- pcall: a server at maxmemory refuses the place. Its waiter looks on, and finds the lock free.
@@ -57,5 +60,4 @@ if channel and holder == READERS then
         code, holder, held, ttl_ms = 0, '', 0, -2
     end
 end
-local time = redis.call('time')
 return {code, holder, held, ttl_ms, time[1] * 1000000 + time[2]}

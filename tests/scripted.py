@@ -147,7 +147,7 @@ class Box:
         token: int = TOKEN,
         ban_ms: int | str = "",
     ) -> Any:
-        names = [LOCK, QUEUE, FENCE, NOTE]
+        names = [LOCK, QUEUE, FENCE, NOTE, keys.readers(LOCK)]
         words: list[str | int] = [channel, claim_ms, FENCE_MS, message]
         if reader or ban_ms != "":
             names += [_ban(owner)]
@@ -155,7 +155,6 @@ class Box:
         elif waiter:
             words += [waiter]
         if reader:
-            names += [keys.readers(LOCK)]
             words += [reader, reader_ms]
         return self.call("release", names, *words, token, owner)
 

@@ -260,7 +260,7 @@ def healed_after_release(patches: Patches) -> None:
 def no_ban(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
     """An eviction deleted the key only, and the watchdog of the holder put it back."""
     reply: Reply = genuine(self, keys, *words)
-    for key in keys[4:]:
+    for key in keys[5:]:
         self.keys.pop(key, None)
     return reply
 

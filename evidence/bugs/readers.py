@@ -14,7 +14,6 @@ from rlock.procedures.port import Port
 from rlock.rules import commands, scripts
 from rlock.rules.keys import READERS, hold_name, is_shared, own_key
 from rlock.testing.memory.masters import Master
-from rlock.testing.memory.readers import Readers
 
 from .registry import Patches, around, bug
 
@@ -93,10 +92,26 @@ def evicted_reads_on(patches: Patches) -> None:
 
 
 @bug("invitations of those who left", "4.4")
-def never_came(patches: Patches) -> None:
+@around(Master, "_release")
+def never_came(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
     """A reader that was invited and gave up still counted. The last one that had come left the lock taken for
     the claim second, and writers waited for nobody."""
-    patches.set(Readers, "_came", lambda _self, _lock, found: found)
+    owner, waiter = words[-1], words[4] if len(words) > 6 else ""
+    if is_shared(owner) and waiter.startswith(f"{owner}|") and self._reads(keys[4], owner):
+        return [1, owner.encode(), 0, 0, 0]
+    return genuine(self, keys, *words)
+
+
+@bug("invitation of a healed reader", "4.4")
+@around(Master, "_release")
+def of_a_healed_reader(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
+    """A reader that other masters let in was healed on one that invited it later. It still counted there when
+    it left. Where two masters did that, nobody had the lock for the claim second."""
+    owner, waiter = words[-1], words[4] if len(words) > 6 else ""
+    if is_shared(owner) and waiter and not waiter.startswith(f"{owner}|"):
+        self._zrem(keys[1], waiter)
+        words = (*words[:4], "", *words[5:])
+    return genuine(self, keys, *words)
 
 
 @bug("invited reader behind a newcomer", "4.4")
@@ -104,21 +119,10 @@ def never_came(patches: Patches) -> None:
 def behind_a_newcomer(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Any:
     """A reader that was invited had to queue behind a writer that came since, at an earlier ticket. Nobody
     had the lock for the claim second, and both waited."""
-    lock, queue, waiter = *keys[:2], words[5] if words[2:4] == ("shared", "kept") else ""
-    placeless = waiter != "" and waiter not in dict(self.line(queue))
-    if placeless and self._ahead(queue, waiter, "kept", words[6], ""):
-        self._came(lock, self._holder(lock) if self._fields(lock) == 1 else None)
-        self._zadd(queue, float(words[6]), waiter)
+    waiter = words[5] if words[2:3] == ("shared",) else ""
+    if waiter and self._ahead(keys[1], waiter, words[3], words[6], ""):
+        self._zrem(keys[-1], waiter.rpartition("|")[0])
     return genuine(self, keys, *words)
-
-
-@bug("invited reader forgotten by the last", "4.4")
-@around(Readers, "_leave_claim")
-def forgotten_by_the_last(genuine: Any, self: Readers, lock: str, claim_ms: str) -> None:
-    """The last reader that left forgot how many invited ones had not come. They stood behind a writer that
-    came since, at an earlier ticket. Nobody had the lock for the claim second, and all waited."""
-    genuine(self, lock, claim_ms)
-    self._set(lock, READERS, "0")
 
 
 @bug("reader healed over a writer", "3.7")

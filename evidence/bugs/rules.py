@@ -148,8 +148,8 @@ def increment(patches: Patches) -> None:
         holds = self._fields(keys[0]) > 0 and owner in self.keys[keys[0]].fields
         if not holds or add(self, keys[0], owner, -1) < 1:
             return genuine(self, keys, *words)
-        if len(keys) > 4:
-            self.write(keys[4], owner, ban_ms)
+        if len(keys) > 5:
+            self.write(keys[5], owner, ban_ms)
         self._zrem(keys[1], waiter)
         return [1, owner.encode(), 0, 0, 0]
 

@@ -277,7 +277,7 @@ class Host(Process):
         self.flushed_scripts.discard(command.script.sha)
         keys, words = taken_apart(command)
         # With the key for a ban of this owner.
-        if command.script is scripts.RELEASE and keys[4:5] == [evicted(keys[0], words[-1])]:
+        if command.script is scripts.RELEASE and keys[5:6] == [evicted(keys[0], words[-1])]:
             # The field of all readers: the client that evicts it may not have seen the last reader.
             gone = self.master.line(readers(keys[0])) if words[-1] == READERS else [(words[-1], 0.0)]
             for owner, _ in gone:

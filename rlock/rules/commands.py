@@ -80,7 +80,7 @@ def free(
     Each master hands the lock to the first in its queue (``hand_on``), or publishes that it is free
     (``publish``). ``token``: the fencing token to propose for the next owner; 0: each master's time.
     """
-    template = _release_template(wire, name, hand_on, publish, bool(waiter), is_shared(owner))
+    template = _release_template(wire, name, hand_on, publish, bool(waiter))
     if not waiter:
         return template.render_release(owner, token)
     return template.render(waiter, str(token), owner, echo=owner)
@@ -90,9 +90,9 @@ def downgrade(
     wire: Wire, name: str, owner: str, waiter: str, reader: str, lease_ms: int, *, token: int
 ) -> Command:
     """The holder reads on under the token ``reader``; the readers that wait at the head may join."""
-    keys = (*_release_keys(name), evicted(name, ""), readers(name))
     arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms))
-    command = _command(scripts.RELEASE, keys, (*arguments, str(token), owner), echo=owner)
+    words = (*arguments, str(token), owner)
+    command = _command(scripts.RELEASE, _release_keys(name), words, echo=owner)
     command.acknowledged = True
     return command
 
@@ -114,25 +114,21 @@ def nudge(wire: Wire, name: str) -> Command:
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
-    keys = (*_release_keys(name), evicted(name, owner), *((readers(name),) if is_shared(owner) else ()))
+    keys = (*_release_keys(name), evicted(name, owner))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(scripts.RELEASE, keys, arguments, echo=owner)
 
 
 @lru_cache(maxsize=1024)
-def _release_template(
-    wire: Wire, name: str, hand_on: bool, publish: bool, waiter: bool, shared: bool
-) -> CommandTemplate:
-    arguments, keys = _announcement(wire, name, hand_on, publish), _release_keys(name)
-    if shared:
-        keys = (*keys, evicted(name, ""), readers(name))
+def _release_template(wire: Wire, name: str, hand_on: bool, publish: bool, waiter: bool) -> CommandTemplate:
+    arguments = _announcement(wire, name, hand_on, publish)
     if not waiter and arguments[-1] == OWN.message:
         arguments = arguments[:-1]  # the default
-    return CommandTemplate(scripts.RELEASE, keys, arguments, changing=3 if waiter else 2)
+    return CommandTemplate(scripts.RELEASE, _release_keys(name), arguments, changing=3 if waiter else 2)
 
 
 def _release_keys(name: str) -> tuple[str, ...]:
-    return name, queue(name), fence_key(name), NOTE
+    return name, queue(name), fence_key(name), NOTE, readers(name)
 
 
 def _announcement(wire: Wire, name: str, hand_on: bool = True, publish: bool = True) -> tuple[str, ...]:
@@ -166,9 +162,9 @@ def _command(
 def wait(*places: Place) -> Command:
     """Keep places in the queue, and ask who holds the lock. A place that comes too late would stay there."""
     name, words = places[0].name, [word for place in places for word in (place.waiter, str(place.ticket))]
+    keys, words = [name, queue(name)], [_QUEUE_MS, *words]
     if any(is_shared(place.owner) for place in places):
-        words.append(OWN.channel(name))
-    keys, words = (name, queue(name)), [_QUEUE_MS, *words]
+        keys, words = [*keys, readers(name)], [*words, OWN.channel(name)]
     return _command(scripts.WAIT, keys, words, replies.decode_wait, by_source=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rlock.rules import commands
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import OWN, READERS
+from rlock.rules.keys import OWN, READERS, readers
 from rlock.rules.tickets import Place
 
 from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Box
@@ -45,7 +45,7 @@ def invited(box: Box) -> Box:
         assert join(box, place)[0] == -1
     box.listen(PLACES[0].waiter)
     box.hand_on(MINE)
-    assert box.content() == ("hash", {READERS: "3"})
+    assert box.content() == ("hash", {READERS: "0"})
     return box
 
 
@@ -80,6 +80,8 @@ def test_a_writer_that_came_since_is_not_ahead_of_an_invited_reader(invited: Box
 def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> None:
     for place in PLACES[:2]:
         leave(invited, place)
+    seconds, micros = invited.client.time()
+    invited.client.zadd(readers(LOCK), {PLACES[2].owner: seconds * 1000 + micros // 1000 + CLAIM_MS // 4})
     invited.client.pexpire(LOCK, CLAIM_MS // 4)
     invited.enqueue("writer:1|s1")
     late = Place(LOCK, "", "s1")
@@ -93,7 +95,7 @@ def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> N
 def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box) -> None:
     assert join(invited, PLACES[0])[0] == 1
     end(invited, PLACES[0])
-    assert invited.content() == ("hash", {READERS: "2"})
+    assert invited.content() == ("hash", {READERS: "0"})
     assert invited.pttl() <= CLAIM_MS
     assert invited.acquire(THEIRS)[0] == -1
     invited.client.zadd(QUEUE, {"writer:1|s1": TICKET - 1})  # it came since

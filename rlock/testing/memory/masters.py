@@ -80,8 +80,7 @@ class Master(Readers):
         if shared and (handed or not fields or holder == READERS):
             reading = holder == READERS
             again = not handed and self._reads(readers, owner)
-            asks = reading and held > 0 and not again and rank == "kept"
-            came = asks and waiter not in dict(self.line(queue))
+            came = reading and self._reads(readers, _token(waiter))
             if not handed and not again and not came:
                 first = self._ahead(queue, waiter, rank, ticket, channel if reading else "")
             if first is None:
@@ -89,7 +88,8 @@ class Master(Readers):
                     del self.keys[lock]
                 last = self._last(fence)[0]
                 token = last or self._stamp(fence, owner, proposal, fence_ms)
-                self._join(lock, queue, readers, owner, lease_ms, waiter, held - came if reading else 0)
+                self._zrem(readers, _token(waiter) if came else "")
+                self._join(lock, queue, readers, owner, lease_ms, waiter)
                 return [1, owner.encode(), 1, int(lease_ms), 0, 0 if last else time_us, token, note, 0]
         if handed or (not fields and first in (None, waiter)):
             token = self._stamp(fence, owner, proposal, fence_ms)
@@ -118,10 +118,9 @@ class Master(Readers):
     def _release(self, keys: Sequence[str], channel: str, claim_ms: str, fence_ms: str, *words: str) -> Reply:
         *options, proposal, owner = words
         message, waiter, ban_ms, reader, *lease_ms = (*options, *("owner", "", "", "")[len(options) :])
-        lock, queue, fence, readers = (*keys[:3], keys[5] if len(keys) > 5 else "")
+        lock, queue, fence, _, readers = keys[:5]
         if ban_ms != "":
-            self.write(keys[4], owner, ban_ms)
-        placeless = waiter != "" and waiter not in dict(self.line(queue))
+            self.write(keys[5], owner, ban_ms)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -137,17 +136,13 @@ class Master(Readers):
         if fields and not held and found is None:
             return [*_NOT_A_LOCK, 0]
         code, reading, freed = 1 if held else 0, found is not None and found[0] == READERS, False
-        if not held and readers and reader == "":
+        if not held and is_shared(owner) and reader == "":
             code = self._remove_reader(readers, owner)
+            self._zrem(readers, _token(waiter))
             self._drop_ended(readers)
-            if reading and code == 0 and placeless:
-                found = self._came(lock, found)
             if reading and not self._expire_readers(lock, readers):
-                if found is None or not found[1]:
-                    del self.keys[lock]
-                    found, reading, freed = None, False, True
-                elif code == 1:
-                    self._leave_claim(lock, claim_ms)
+                del self.keys[lock]
+                found, reading, freed = None, False, True
         if reading and code == 1:
             return [1, owner.encode(), 0, 0, 0]
         if found is not None and not (reading and waiter != "" and channel != "" and reader == ""):
@@ -168,8 +163,7 @@ class Master(Readers):
         if reading and found is not None:
             reply = [-1, READERS.encode(), 0, self.pttl(lock), 0]
             head = self._first(queue)
-            invited, left = self._invite(queue, channel, owner, left)
-            self._set(lock, READERS, str(found[1] + invited))
+            invited, left = self._invite(lock, queue, readers, channel, owner, claim_ms, left)
             if head is not None and is_shared(head):
                 reply[2:4] = [invited, 0]
             return reads_on or reply
@@ -180,10 +174,11 @@ class Master(Readers):
             self._zrem(queue, first)
         while claim_ms != "0" and left and (first := self._first(queue)) is not None:
             if is_shared(first):
-                invited, left = self._invite(queue, channel, owner, left)
+                self._give(lock, READERS, claim_ms, "0")
+                invited, left = self._invite(lock, queue, readers, channel, owner, claim_ms, left)
                 if invited:
-                    self._give(lock, READERS, claim_ms, str(invited))
                     return [code, owner.encode(), invited, 0, 0]
+                del self.keys[lock]
                 continue
             left -= 1
             self._zrem(queue, first)
@@ -338,7 +333,7 @@ class Master(Readers):
         return self._with_readers(reply, keys[3]) if len(keys) > 3 and found[0] == READERS else reply
 
     def _wait(self, keys: Sequence[str], queue_ms: str, *places: str) -> Reply:
-        lock, queue = keys
+        lock, queue, *readers = keys
         places, channel = (places[:-1], places[-1]) if len(places) % 2 else (places, "")
         fields = self._fields(lock)
         found = self._holder(lock) if fields == 1 else None
@@ -346,8 +341,8 @@ class Master(Readers):
             return [*_NOT_A_LOCK, 0]
         joins = False
         for waiter, ticket in zip(places[::2], places[1::2], strict=True):
-            asked = found is not None and found[0] == READERS and found[1] > 0 and is_shared(waiter)
-            if asked and waiter not in dict(self.line(queue)):
+            reads = found is not None and found[0] == READERS and is_shared(waiter)
+            if reads and self._reads(readers[0], _token(waiter)):
                 joins = True
             elif found is None or not waiter.startswith(f"{found[0]}|"):
                 self._zadd(queue, float(ticket), waiter)

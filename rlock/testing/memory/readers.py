@@ -52,36 +52,27 @@ class Readers(Keyspace):
                 self._zrem(queue, other)
         return None
 
-    def _join(
-        self, lock: str, queue: str, readers: str, owner: str, lease_ms: str, waiter: str, invited: int
-    ) -> None:
-        """``invited``: readers that were invited and have not come."""
+    def _join(self, lock: str, queue: str, readers: str, owner: str, lease_ms: str, waiter: str) -> None:
         self._add_reader(readers, owner, lease_ms)
         self._drop_ended(readers)
-        self._set(lock, READERS, str(invited))
+        self._set(lock, READERS, "0")
         self._expire_readers(lock, readers)
         self._zrem(queue, waiter)
 
-    def _came(self, lock: str, found: tuple[str, int] | None) -> tuple[str, int] | None:
-        """One reader less that was invited and has not come: it has left."""
-        if found is None or found[0] != READERS or not found[1]:
-            return found
-        self._set(lock, READERS, str(found[1] - 1))
-        return READERS, found[1] - 1
-
-    def _leave_claim(self, lock: str, claim_ms: str) -> None:
-        """The last reader left, and others that were invited have not come yet."""
-        self._pexpire(lock, claim_ms)
-
-    def _invite(self, queue: str, channel: str, owner: str, left: int) -> tuple[int, int]:
+    def _invite(
+        self, lock: str, queue: str, readers: str, channel: str, owner: str, claim_ms: str, left: int
+    ) -> tuple[int, int]:
         """Invite the readers at the head of the queue: how many hear it, and how many more may be passed."""
-        invited = 0
+        invited, before = 0, left
         while left and (first := self._first(queue)) is not None and is_shared(first):
             left -= 1
             self._zrem(queue, first)
             token, bar, _ = first.rpartition("|")
             if bar and token != owner and self._publish(channel + _client(first), token) > 0:
                 invited += 1
+                self._add_reader(readers, token, claim_ms)
+        if left < before:
+            self._expire_readers(lock, readers)
         return invited, left
 
     def _readers(
