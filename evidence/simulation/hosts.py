@@ -16,7 +16,6 @@ from rlock.rules import commands, scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.keys import NOTE, READERS, evicted, fence, readers
 from rlock.rules.restart_guard import MemoryReport
-from rlock.rules.timing import CLAIM_S
 from rlock.testing.memory.keyspace import Entry, Message
 from rlock.testing.memory.masters import Master
 
@@ -95,10 +94,6 @@ class Host(Process):
         self.clock_was_set = False
         #: The last hand-off to a waiter: when, the fencing token, and to whom.
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
-        #: When it invited each place of a reader, and locks for which one of them still counts as invited,
-        #: because its join was delivered a second time: acquire.lua.
-        self._invited: dict[str, float] = {}
-        self._counted_on: set[str] = set()
         #: When it lost something of its memory the last time.
         self.lost_at = self.restarted_at = -9.0
         #: When a waiter last looked here, by lock.
@@ -317,8 +312,6 @@ class Host(Process):
             owner = reply[1].decode()
             if owner in self.told_to_release and world.may_kill:
                 world.referee.accuse(command.words[1], owner, self.name, "an acquire behind its release")
-            if words[0] == "last" and words[2].partition("|")[0] in self._invited:
-                self._counted_on.add(command.words[1])
             world.happens("grant", client, self, owner)
         elif _queued(command, reply):
             world.happens("queued", client, self, "")
@@ -327,8 +320,6 @@ class Host(Process):
             if reply[0] >= 0 and reply[3] > 0:  # its owner reads on
                 world.happens("given", client, self, next(iter(self.left(command.words[1])), ""))
             handed = [message for message in messages if "|" in message.channel]
-            invited = [message.payload for message in handed if "+shared:" in message.payload]
-            self._invited.update(dict.fromkeys(invited, self.events.now))
             if any(message.payload for message in handed):
                 waiters: list[Any] = [each for message in handed for each in message.receivers]
                 to = waiters[0].connection.client if waiters else None
@@ -351,16 +342,6 @@ class Host(Process):
             change = self.master.subscribe if verb == "SUBSCRIBE" else self.master.unsubscribe
             change(name, session)
             session.connection.answer([verb.lower().encode(), name.encode(), 1])
-
-    def expects_nobody(self, name: str) -> bool:
-        """Whether it waits for a reader that came by a second delivery, or that died when it was invited."""
-        entry, now = self.master.look(name), self.events.now
-        if entry is None or READERS not in entry.fields:
-            return False
-        invited = [(self.world.clients[int(place[1:4])], at) for place, at in self._invited.items()]
-        dead = any(of.dead and now - 2 * CLAIM_S < at < of.died_at + 0.3 for of, at in invited)
-        # Without a reader the key stands for the rest of a claim time.
-        return name in self._counted_on or (dead and (entry.fields[READERS] != "0" or not self.left(name)))
 
     def left(self, name: str) -> dict[str, str]:
         """The fields of a lock, with its readers in the place of the one field that stands for all."""

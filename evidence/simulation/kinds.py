@@ -46,7 +46,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MODES = {
-    "storm": 22, "slow": 6, "deaths": 8, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 12,
+    "storm": 22, "slow": 6, "deaths": 8, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 18,
     "groups": 20, "guard": 24, "leases": 24, "messages": 16,
 }  # fmt: skip
 #: How the clients use the locks: all in any way, or all in one.

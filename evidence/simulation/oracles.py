@@ -290,7 +290,7 @@ class Oracles:
             young = now < host.lost_at + guard and any(
                 client.context.guard.remaining(host.index, client.clock()) > 0.0 for client in clients
             )
-            blocked += host.expects_nobody(name) or young
+            blocked += young
             for token in host.left(name):
                 dead = self.world.clients[int(token[1:4])].dead
                 if dead and is_shared(token):

@@ -64,6 +64,8 @@ SWARMS = ("storm", "groups", "guard", *BUSY)
 CLOSE = ("deaths", *SWARMS[1:])
 #: The part of the schedules that have readers, and of those in which leases are kept apart.
 READING, READING_APART = 0.15, 0.4
+#: The part of the races in which nothing goes wrong: among readers, messages that cross are enough.
+CROSSING = 0.5
 #: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
 KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
 #: The part of the schedules of a mode whose threads are switched anywhere.
@@ -267,6 +269,9 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         masters = switching.choice((1, setup.masters))
         setup = replace(setup, masters=masters, switches=switching.choice((0.1, 0.6)), keeps=0.0)
         setup = replace(setup, kills=0.0 if setup.mode == "deaths" else switching.choice((0.0, 3.0, 15.0)))
+    crossing = Random(f"crossing {seed}")
+    if not traced and setup.mode == "races" and crossing.random() < CROSSING:
+        return Schedule(seed, replace(setup, readers=crossing.choice((0.3, 0.6, 0.9))), ())
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5

@@ -11,7 +11,7 @@ from rlock.rules.command_templates import Command
 from rlock.rules.keys import OWN, READERS, readers
 from rlock.rules.tickets import Place
 
-from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, Box
+from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, TOKEN, Box
 
 READER = "anna+shared:"
 #: A reader's place; the token with which it asks is another one.
@@ -90,6 +90,16 @@ def test_readers_that_give_up_behind_a_writer_prolong_nothing(invited: Box) -> N
         run(invited, commands.acquire(LOCK, f"{READER}8", LEASE_MS, place=late))
         leave(invited, late)
         assert invited.pttl() <= CLAIM_MS // 4
+
+
+def test_a_reader_that_was_healed_here_leaves_no_invitation(invited: Box) -> None:
+    """Other masters let it in, and this one invited it only then."""
+    owner = f"{READER}9{PLACES[0].ticket}"
+    run(invited, commands.heal(LEASE_MS, [(LOCK, owner, 1, TOKEN)]))
+    for place in PLACES[1:]:
+        leave(invited, place)
+    end(invited, PLACES[0])
+    assert invited.content() is None
 
 
 def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box) -> None:
