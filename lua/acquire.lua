@@ -209,9 +209,7 @@ if handed then
 end
 local field, count, expires_ms = owner, '1', lease_ms
 if readers then
-    if came then
-        redis.call('zrem', readers, invited)
-    end
+    redis.call('zrem', readers, invited or '')
     redis.call('zadd', readers, now_ms + lease_ms, owner)
     for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
         redis.call('zrem', readers, ended)

@@ -44,10 +44,7 @@ if ban_ms and ban_ms ~= '' then
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
-local leaves = waiter and waiter ~= ''
-if leaves then
-    redis.pcall('zrem', queue, waiter)
-end
+local leaves = waiter and waiter ~= '' and redis.pcall('zrem', queue, waiter)
 
 -- The owner is the only field: without it the key is gone.
 local code = redis.pcall('hdel', lock, owner)
@@ -73,9 +70,7 @@ if code == 0 then
     reading = entry and entry[1] == READERS
     if not reader and string.find(owner, '+shared:', 1, true) then
         code = redis.call('zrem', readers, owner)
-        if leaves then
-            redis.call('zrem', readers, string.match(waiter, '^(.*)|') or waiter)
-        end
+        redis.call('zrem', readers, string.match(waiter or '', '^(.*)|') or '')
         local time = redis.call('time')
         local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
         for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
