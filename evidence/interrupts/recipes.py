@@ -94,8 +94,9 @@ async def several(scene: Scene, *, contended: bool = False) -> AsyncIterator[Cal
             scene.owns(1)
             await scene.sleep(0)
 
-    if contended:
+    if contended:  # it waits for the first name, and then, with it, for the last
         await scene.holder(scene.other)
+        await scene.holder(scene.other, 4 * HELD_S, "z")
     yield work
     for lock in map(scene.client.lock, () if scene.tasks else names.names):  # after Ctrl-C
         if lock.hold_count:

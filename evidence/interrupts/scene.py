@@ -134,13 +134,13 @@ class Scene:
             thread.join(2.0)
         return [f"the {thread.name} has not ended" for thread in self._started if thread.is_alive()]
 
-    async def holder(self, client: Any, seconds: float = HELD_S) -> None:
+    async def holder(self, client: Any, seconds: float = HELD_S, name: str = NAME) -> None:
         """Another owner that has the lock now, and keeps it for a time."""
         taken = self.event()
 
         async def hold() -> None:
             try:
-                async with within(client.lock(NAME)):
+                async with within(client.lock(name)):
                     taken.set()
                     await self.sleep(seconds)
             except rlock.RLockError:

@@ -1,8 +1,8 @@
 """Several names: all of them or none.
 
-One round trip asks for all names. If one is refused, the caller gives back the others and waits for that one.
-Otherwise two callers could wait for each other for ever. With that name it asks for the others. After another
-refusal it gives all back, and pauses at random. Otherwise two crossed sets could fail in step for ever.
+One round trip asks for all names. If one is refused, the caller waits for that one, and has none of the
+others. Then it asks for those. While it waits again, it keeps only names before the refused one in the
+alphabet, so no callers wait in a circle. And not for long: an owner of single locks may want one of these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,17 @@ from typing import Any
 
 from .._client.engine import Engine
 from ..base import OnLost
-from ..errors import LeaseLostError, OptionsError, RLockError
-from ..model import Verdict
+from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
 from ..procedures.acquire import AT_ONCE
 from ..procedures.attempt import attempt
 from ..procedures.contender import Contender
-from ..procedures.inspect import no_quorum
 from ..procedures.port import WaitGenerator
+from ..rules.holds import Hold
 from ..rules.options import LockOptions
-from ..rules.quorum import Ballot, Settle
 from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, together
 
-PAUSE_S, PAUSE_CAP_S = 0.005, 0.2  # the longest first pause after an incomplete set, and any; it doubles
+PATIENCE_S = 0.25  # how long a caller keeps a part of its names while it waits for another one
 LOOK_S = 0.1  # how often a thread that waits for `lost` looks at the leases; it sends nothing
 
 
@@ -103,8 +101,8 @@ class HoldsOfAll(Holding):
 class Locks(HoldsOfAll, Blocking):
     """Several locks that a thread acquires and releases as one, made by ``client.locks([...])``.
 
-    All or nothing: while it waits, the caller keeps none of the names that it did not have before. A name
-    that the caller holds already nests.
+    All or nothing. While it waits, the caller keeps a part of the names for a quarter of a second at most. A
+    name that the caller holds already nests.
     """
 
 
@@ -113,29 +111,32 @@ class AsyncLocks(HoldsOfAll, ForTasks):
 
 
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
-    """Acquire all names, or none. False: the time is over, and another owner had one of them.
-
-    If nobody is known to have had the one that was refused last, it is asked for once more behind the time.
-    """
-    pause, refused, over = PAUSE_S, (yield from _try_all(engine, wanted)), False
-    while refused is not None:
-        if not (yield from engine.acquire(refused.options, until)):
-            return False
-        kept = engine.held(refused.options.hold_name)
-        refused = yield from _try_all(engine, [each for each in wanted if each.name != kept.name])
-        if refused is None:
-            return True
-        with suppress(LeaseLostError):  # it is given back all the same
-            yield from engine.release_gen(kept)
-        left, findings = until - engine.clock(), refused.findings
-        if left <= 0 and findings.contended:
-            return False
-        if over:
-            raise no_quorum(engine.context, refused.options, findings.verdict, findings.ballot)
-        over = left <= 0
-        yield from engine.runtime.sleep(max(0.0, min(engine.context.random.uniform(0.0, pause), left)))
-        pause = min(2 * pause, PAUSE_CAP_S)
+    """Acquire all names, or none. False: the time is over, and another owner had one of them."""
+    kept: dict[str, Hold] = {}
+    while refused := (yield from _try_all(engine, [each for each in wanted if each.name not in kept])):
+        if kept and refused.name < max(kept):
+            yield from _give_back(engine, kept)
+        limit = min(until, engine.clock() + PATIENCE_S) if kept else until
+        try:
+            got = yield from engine.acquire(refused.options, limit)
+        except QuorumUnreachableError:
+            if limit == until:
+                raise
+            got = False
+        if got:
+            kept[refused.name] = engine.held(refused.options.hold_name)
+        else:
+            yield from _give_back(engine, kept)
+            if limit == until:
+                return False
     return True
+
+
+def _give_back(engine: Engine, kept: dict[str, Hold]) -> WaitGenerator[None]:
+    packed = Packed(engine)
+    with suppress(LeaseLostError):  # it is given back all the same
+        yield from together(engine.masters, [packed.release_gen(hold) for hold in kept.values()])
+    kept.clear()
 
 
 def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Contender | None]:
@@ -144,7 +145,6 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Con
     contenders = [engine.contender(key, options, AT_ONCE) for options in wanted]
     for contender in contenders:
         if engine.taken(contender.name):
-            contender.findings.contended = True
             return contender
     try:
         for contender in contenders:
@@ -153,10 +153,8 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Con
         grants = yield from together(engine.masters, attempts)
         pairs = list(zip(contenders, grants, strict=True))
         refused = next((each for each, grant in pairs if grant is None), None)
-        late = next((each for each, grant in pairs if not refused and not engine.admit(each, grant)), None)
-        if late is not None:  # the validity of its grant has ended meanwhile
-            refused = late
-            refused.findings.note(Verdict.TOO_LATE, Ballot(len(engine.context.masters), Settle.ALL))
+        if refused is None:  # the validity of a grant may have ended meanwhile
+            refused = next((each for each, grant in pairs if not engine.admit(each, grant)), None)
         for contender in contenders:
             if refused is None:
                 contender.step(Step.GRANT)

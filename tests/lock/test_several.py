@@ -69,12 +69,13 @@ def waiting(lock: Any) -> Iterator[Future[object]]:
 def test_the_end_of_the_time_is_an_error_if_nobody_is_known_to_have_had_a_name(
     connect: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_answers(port: Any, contender: Contender, timeout: float) -> Iterator[None]:
+    def without_answers(port: Any, contender: Contender, timeout: float, **_: bool) -> Iterator[None]:
         contender.findings.note(Verdict.UNREACHABLE, Ballot(3, Settle.ALL))
         yield from ()
 
     client = connect()
-    monkeypatch.setattr("rlock.recipes.several.attempt", without_answers)
+    for module in ("recipes.several", "procedures.acquire"):
+        monkeypatch.setattr(f"rlock.{module}.attempt", without_answers)
     for timing in ({"timeout": 0.2}, {"blocking": False}):
         with pytest.raises(rlock.QuorumUnreachableError):
             client.locks(["a", "b"]).acquire(**timing)
@@ -110,6 +111,35 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: MakeClient) -> None:
         holder.lock("m").release()
         assert not done.done()
         third.locks(["a", "z"]).release()
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_a_waiter_keeps_names_before_the_refused_one_for_a_moment(
+    connect: MakeClient, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    """Otherwise callers of overlapping sets would give back what the others need, again and again."""
+    monkeypatch.setattr("rlock.recipes.several.PATIENCE_S", patience)
+    holder, waiter, third = connect(), connect(), connect()
+    holder.locks(["a", "b"]).acquire()
+    with waiting(waiter.locks(["a", "b"])) as done:
+        assert eventually(lambda: holder.status("a").queue_length)
+        holder.lock("a").release()
+        assert eventually(lambda: holder.status("b").queue_length)
+        assert third.lock("a").acquire(timeout=0.5) is not bool(patience)
+        assert not done.done()
+        holder.lock("b").release()
+        if not patience:
+            third.lock("a").release()
+
+
+def test_a_waiter_for_a_set_and_an_owner_of_single_locks_never_dead_lock(connect: MakeClient) -> None:
+    client, other = connect(), connect()
+    client.locks(["a", "b"]).acquire()
+    with waiting(other.locks(["a", "b"])):
+        client.lock("a").release()
+        assert eventually(lambda: client.status("a").holder)  # it keeps a, and waits for b
+        assert client.lock("a").acquire(timeout=5)
+        client.locks(["a", "b"]).release()
 
 
 def test_crossed_sets_never_dead_lock_and_never_overlap(connect: MakeClient) -> None:
