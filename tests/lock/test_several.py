@@ -113,11 +113,12 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: MakeClient) -> None:
         third.locks(["a", "z"]).release()
 
 
-@pytest.mark.parametrize("patience", [0.0, 60.0])
+@pytest.mark.parametrize("patience", [0.25, 60.0])
 def test_a_waiter_keeps_names_before_the_refused_one_for_a_moment(
     connect: MakeClient, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    """Otherwise callers of overlapping sets would give back what the others need, again and again."""
+    """Otherwise callers of overlapping sets would give back what the others need, again and again; and with no
+    end to it, a caller that has b and wants a would wait for ever."""
     monkeypatch.setattr("rlock.recipes.several.PATIENCE_S", patience)
     holder, waiter, third = connect(), connect(), connect()
     holder.locks(["a", "b"]).acquire()
@@ -125,21 +126,11 @@ def test_a_waiter_keeps_names_before_the_refused_one_for_a_moment(
         assert eventually(lambda: holder.status("a").queue_length)
         holder.lock("a").release()
         assert eventually(lambda: holder.status("b").queue_length)
-        assert third.lock("a").acquire(timeout=0.5) is not bool(patience)
-        assert not done.done()
+        got = third.lock("a").acquire(timeout=0.5 if patience > 1.0 else 5.0)
+        assert got is (patience < 1.0) and not done.done()
         holder.lock("b").release()
-        if not patience:
+        if got:
             third.lock("a").release()
-
-
-def test_a_waiter_for_a_set_and_an_owner_of_single_locks_never_dead_lock(connect: MakeClient) -> None:
-    client, other = connect(), connect()
-    client.locks(["a", "b"]).acquire()
-    with waiting(other.locks(["a", "b"])):
-        client.lock("a").release()
-        assert eventually(lambda: client.status("a").holder)  # it keeps a, and waits for b
-        assert client.lock("a").acquire(timeout=5)
-        client.locks(["a", "b"]).release()
 
 
 def test_crossed_sets_never_dead_lock_and_never_overlap(connect: MakeClient) -> None:
