@@ -166,10 +166,13 @@ class Referee:
         self._world.happens("leave", self._world.clients[int(hold.owner[1:4])], None, hold.owner)
 
     def confirm(self, hold: Hold) -> None:
-        """A release was confirmed by a quorum: a quorum cannot have it any more."""
-        hosts = self._world.hosts
-        owner = hold.owner
-        having = sum(1 for host in hosts if owner in host.left(hold.name) and owner not in host.restored)
+        """A release was confirmed by a quorum: a quorum cannot have it any more.
+
+        Except on another server of a group, to which its acquire went first, and which is the primary now.
+        """
+        owner, hosts = hold.owner, self._world.hosts
+        have = [host for host in hosts if owner in host.left(hold.name) and owner not in host.restored]
+        having = sum(owner in host.told_to_release or not self._world.groups for host in have)
         if having > len(hosts) // 2:
             self.accuse(hold.name, hold.owner, "", f"still on {having} masters after its release")
 
