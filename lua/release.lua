@@ -44,7 +44,10 @@ if ban_ms and ban_ms ~= '' then
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
 end
-local leaves = waiter and waiter ~= '' and redis.pcall('zrem', queue, waiter)
+local leaves = waiter and waiter ~= ''
+if leaves then
+    redis.pcall('zrem', queue, waiter)
+end
 
 -- The owner is the only field: without it the key is gone.
 local code = redis.pcall('hdel', lock, owner)
@@ -140,15 +143,15 @@ if first or reader or reading or claim_ms == '0' then
         return stored.ok and token, now_us
     end
 
+    local time = redis.pcall('time')
+    local now_ms = time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
     if reader then
         local last = redis.pcall('get', fence)
         -- It keeps its token: it is the last writer.
         local token = tonumber(string.match(type(last) == 'string' and last or '', '^(%d+) ') or 0)
         token = reader_ms + 0 <= 86400000 and (token > 0 and token or stamp(reader))
         if token and give(READERS, reader_ms) then
-            local time = redis.pcall('time')
-            local until_ms = time[1] * 1000 + math.floor(time[2] / 1000) + reader_ms
-            redis.pcall('zadd', readers, until_ms, reader)
+            redis.pcall('zadd', readers, now_ms + reader_ms, reader)
             redis.pcall('pexpire', readers, reader_ms)
             read_on = {code, owner, 1, tonumber(reader_ms), token}
             reading = true
@@ -168,8 +171,7 @@ if first or reader or reading or claim_ms == '0' then
             break
         end
         if string.find(first, '+shared:', 1, true) then
-            local invited, time = 0, redis.pcall('time')
-            local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+            local invited = 0
             repeat
                 left = left - 1
                 local token, client_id = string.match(first, '^(.*)(|[^|]*)$')
@@ -189,6 +191,7 @@ if first or reader or reading or claim_ms == '0' then
                 end
                 return read_on or {reading and -1 or code, reading and READERS or owner, invited, 0, 0}
             end
+            redis.pcall('del', readers) -- nobody has heard it, or the lock could not be written
             first = left > 0 and redis.pcall('zpopmin', queue)[1]
             if not first then
                 break

@@ -51,7 +51,7 @@ class Queue(NamedTuple):
 
     length: int = 0
     waiters: Sequence[tuple[str, int]] = ()  # the first of them, with their tickets; in a status only
-    readers: Sequence[str] = ()  # the owner tokens of the readers that hold the lock; in a status only
+    readers: Sequence[str] = ()  # the tokens of the readers that hold it, or are invited; in a status only
 
 
 NO_QUEUE = Queue()
@@ -141,7 +141,7 @@ class LockStatus:
     queue_length: int = 0
     waiters: Sequence[Waiter] = ()  # the first hundred of the queue, in the order of their tickets
     free: bool = False
-    readers: Sequence[Waiter] = ()  # the readers on a quorum; ``holder`` is a word for all of them then
+    readers: Sequence[Waiter] = ()  # on a quorum, also those to come next; ``holder`` is a word for all then
 
     @property
     def locked(self) -> bool:

@@ -340,6 +340,24 @@ def place_kept_by_a_detach(genuine: Any, port: Any, hold: Any, handle: Any) -> A
         hold.waiter = waiter
 
 
+@bug("undo of a detach given up early", "3.12")
+def given_up_early(patches: Patches) -> None:
+    """A detach that failed did not free its handle on masters that came back behind the time of the handle.
+    But they had given it the rest of the hold's lease, and the lock stayed taken for nobody."""
+    leases: dict[str, float] = {}
+
+    def made(genuine: Any, context: Any, hold: Any, ttl: float) -> Any:
+        handle = genuine(context, hold, ttl)
+        leases[handle.owner] = ttl
+        return handle
+
+    def send(genuine: Any, self: Any, command: Any, *targets: Any, resend_for: float = 0.0) -> None:
+        genuine(self, command, *targets, resend_for=min(resend_for, leases.get(command.echo, math.inf)))
+
+    patches.wrap(transfers, "handle_of", made)
+    patches.wrap(calls.Calls, "send", send)
+
+
 @bug("closed while it detaches", "3.12")
 def closed_while_it_detaches(patches: Patches) -> None:
     """A client that was closed in the middle of a detach undid no handle that nobody had. The lock stayed

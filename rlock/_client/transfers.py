@@ -37,9 +37,9 @@ def detach_gen(lock: Any, ttl: float | None) -> WaitGenerator[str]:
         engine._report_release(hold, began, outcome)
         return handle._replace(mark=hold.mark).text()
     except BaseException:
-        # Nobody gets the handle.
+        # Nobody gets the handle, which has the rest of the hold's lease at first.
         free = commands.free(engine.context.wire, name, handle.owner)
-        engine.masters.send(free, resend_for=handle.lease_ms / 1000)
+        engine.masters.send(free, resend_for=max(handle.lease_ms / 1000, hold.lease.ttl))
         if not engine.holds.closed:
             acquiring.pop(id(owners), None)
         raise

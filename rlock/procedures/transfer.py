@@ -91,7 +91,8 @@ def adopt(port: Port, contender: Contender, handle: Handle) -> WaitGenerator[Non
                 # Only where this adopter's own token stands: another one may have been faster.
                 back = commands.transfer(handle, owner, handle.owner, guarded=context.guard.on)
                 gone = commands.undo(context.wire, handle.name, owner, hand_on=False)
-                port.masters.send(gone if lost else back, resend_for=handle.lease_ms / 1000)
+                longest = max(handle.lease_ms / 1000, options.lease.ttl)  # `note_lease` may have prolonged it
+                port.masters.send(gone if lost else back, resend_for=longest)
         if taken:
             return
         contender.owners.remove(owner)

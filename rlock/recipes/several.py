@@ -113,22 +113,24 @@ class AsyncLocks(HoldsOfAll, ForTasks):
 def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[bool]:
     """Acquire all names, or none. False: the time is over, and another owner had one of them."""
     kept: dict[str, Hold] = {}
+    patient_until = until
     while refused := (yield from _try_all(engine, [each for each in wanted if each.name not in kept])):
         if kept and refused.name < max(kept):
             yield from _give_back(engine, kept)
-        limit = min(until, engine.clock() + PATIENCE_S) if kept else until
+        limit = min(until, patient_until) if kept else until
         try:
             got = yield from engine.acquire(refused.options, limit)
         except QuorumUnreachableError:
             if limit == until:
                 raise
             got = False
-        if got:
-            kept[refused.name] = engine.held(refused.options.hold_name)
-        else:
+        if not got:
             yield from _give_back(engine, kept)
-            if limit == until:
+            # With none of the names: otherwise such callers would pass the first one round.
+            if limit == until or not (yield from engine.acquire(refused.options, until)):
                 return False
+        patient_until = patient_until if kept else engine.clock() + PATIENCE_S
+        kept[refused.name] = engine.held(refused.options.hold_name)
     return True
 
 

@@ -91,8 +91,7 @@ def downgrade(
 ) -> Command:
     """The holder reads on under the token ``reader``; the readers that wait at the head may join."""
     arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms))
-    words = (*arguments, str(token), owner)
-    command = _command(scripts.RELEASE, _release_keys(name), words, echo=owner)
+    command = _command(scripts.RELEASE, _release_keys(name), (*arguments, str(token), owner), echo=owner)
     command.acknowledged = True
     return command
 
@@ -114,9 +113,8 @@ def nudge(wire: Wire, name: str) -> Command:
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
     """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
-    keys = (*_release_keys(name), evicted(name, owner))
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
-    return _command(scripts.RELEASE, keys, arguments, echo=owner)
+    return _command(scripts.RELEASE, (*_release_keys(name), evicted(name, owner)), arguments, echo=owner)
 
 
 @lru_cache(maxsize=1024)

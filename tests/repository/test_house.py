@@ -89,7 +89,7 @@ def test_the_core_does_not_grow() -> None:
     lua = [path.read_text(encoding="utf-8") for path in (TOP / "lua").glob("*.lua")]
     recipes = sum(len(MODULES[path].splitlines()) for path in RECIPES)
     core = sum(len(text.splitlines()) for text in (*(MODULES[path] for path in CORE), *lua))
-    assert recipes <= 894
+    assert recipes <= 896
     assert core - recipes <= 11_755
 
 

@@ -114,7 +114,7 @@ class Scope:
         """The keys that a client uses, and the rule that allows each."""
         found = [(self.lock, self.key_rules[0])]
         for lock, rule in zip(self._locks, self.key_rules[1:], strict=True):
-            beside = (keys.queue(lock), keys.fence(lock), keys.evicted(lock, "doctor"))
+            beside = (keys.queue(lock), keys.fence(lock), keys.readers(lock), keys.evicted(lock, "doctor"))
             found += [(key, rule) for key in beside]
         return [*found, (keys.NOTE, self.note_rule)] if guarded else found
 

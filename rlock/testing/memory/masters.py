@@ -88,7 +88,7 @@ class Master(Readers):
                     del self.keys[lock]
                 last = self._last(fence)[0]
                 token = last or self._stamp(fence, owner, proposal, fence_ms)
-                self._zrem(readers, _token(waiter) if came else "")
+                self._zrem(readers, _token(waiter))
                 self._join(lock, queue, readers, owner, lease_ms, waiter)
                 return [1, owner.encode(), 1, int(lease_ms), 0, 0 if last else time_us, token, note, 0]
         if handed or (not fields and first in (None, waiter)):
@@ -163,8 +163,9 @@ class Master(Readers):
         if reading and found is not None:
             reply = [-1, READERS.encode(), 0, self.pttl(lock), 0]
             head = self._first(queue)
-            invited, left = self._invite(lock, queue, readers, channel, owner, claim_ms, left)
+            invited, left = self._invite(queue, readers, channel, owner, claim_ms, left)
             if head is not None and is_shared(head):
+                self._expire_readers(lock, readers)
                 reply[2:4] = [invited, 0]
             return reads_on or reply
         while claim_ms == "0" and left and (first := self._first(queue)) is not None:
@@ -174,11 +175,12 @@ class Master(Readers):
             self._zrem(queue, first)
         while claim_ms != "0" and left and (first := self._first(queue)) is not None:
             if is_shared(first):
-                self._give(lock, READERS, claim_ms, "0")
-                invited, left = self._invite(lock, queue, readers, channel, owner, claim_ms, left)
+                invited, left = self._invite(queue, readers, channel, owner, claim_ms, left)
                 if invited:
+                    self._give(lock, READERS, claim_ms, "0")
+                    self._expire_readers(lock, readers)
                     return [code, owner.encode(), invited, 0, 0]
-                del self.keys[lock]
+                self.keys.pop(readers, None)
                 continue
             left -= 1
             self._zrem(queue, first)

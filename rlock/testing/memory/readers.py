@@ -60,10 +60,10 @@ class Readers(Keyspace):
         self._zrem(queue, waiter)
 
     def _invite(
-        self, lock: str, queue: str, readers: str, channel: str, owner: str, claim_ms: str, left: int
+        self, queue: str, readers: str, channel: str, owner: str, claim_ms: str, left: int
     ) -> tuple[int, int]:
         """Invite the readers at the head of the queue: how many hear it, and how many more may be passed."""
-        invited, before = 0, left
+        invited = 0
         while left and (first := self._first(queue)) is not None and is_shared(first):
             left -= 1
             self._zrem(queue, first)
@@ -71,8 +71,6 @@ class Readers(Keyspace):
             if bar and token != owner and self._publish(channel + _client(first), token) > 0:
                 invited += 1
                 self._add_reader(readers, token, claim_ms)
-        if left < before:
-            self._expire_readers(lock, readers)
         return invited, left
 
     def _readers(
