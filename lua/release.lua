@@ -30,8 +30,7 @@
 --
 -- Message to a waiter: `<token> <fencing token> <time_us> <note>`. It is the grant of this
 -- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
--- ask. The readers at the head of the queue are invited together, up to the first writer: each has to ask. Until
--- then its place has a lease for claim_ms.
+-- ask. The readers at the head of the queue are invited together: the place of each has claim_ms, until it asks.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
 
