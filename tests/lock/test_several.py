@@ -114,21 +114,20 @@ def test_a_waiter_keeps_nothing_while_it_waits(connect: MakeClient) -> None:
 
 
 @pytest.mark.parametrize("patience", [0.25, 60.0])
-def test_a_waiter_keeps_names_before_the_refused_one_for_a_moment(
-    connect: MakeClient, monkeypatch: pytest.MonkeyPatch, patience: float
-) -> None:
-    """Otherwise overlapping sets would refuse each other for long. For ever, it would be a dead-lock."""
+def test_a_part_is_kept(connect: MakeClient, monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
+    """For a moment: otherwise overlapping sets would refuse each other for long. Then all wait with none."""
     monkeypatch.setattr("rlock.recipes.several.PATIENCE_S", patience)
-    holder, waiter, third = connect(), connect(), connect()
+    holder, third = connect(), connect()
     holder.locks(["a", "b"]).acquire()
-    with waiting(waiter.locks(["a", "b"])) as done:
-        assert eventually(lambda: holder.status("a").queue_length)
+    with waiting(connect().locks(["a", "b"])) as done, waiting(connect().locks(["a", "b"])):
+        assert eventually(lambda: holder.status("a").queue_length == 2)
         holder.lock("a").release()
         assert eventually(lambda: holder.status("b").queue_length)
         got = third.lock("a").acquire(timeout=5.0 if patience < 1.0 else 0.5)
         assert (got, done.done()) == (patience < 1.0, False)
-        holder.lock("b").release()
         third.close()
+        assert not got or eventually(lambda: holder.status("b").queue_length == 2)
+        holder.lock("b").release()
 
 
 def test_crossed_sets_never_dead_lock_and_never_overlap(connect: MakeClient) -> None:
