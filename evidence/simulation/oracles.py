@@ -192,7 +192,9 @@ class Oracles:
         entered = [moment.at for moment in self.referee.entered if moment.owner == owner]
         if min(entered, default=math.inf) > min(self._evicted[owner].values()):
             return  # it was asking for the lock, and had none
-        again = [self.world.hosts[i] for i, at in self._evicted[owner].items()]
+        banned_s = 2 * self.longest  # a command that was on its way for longer than that is no holder's
+        recent = {i: at for i, at in self._evicted[owner].items() if self.events.now < at + banned_s}
+        again = [self.world.hosts[i] for i in recent]
         again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
         for name in self.play.locks:
             having = sum(owner in host.left(name) for host in again)
