@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import OptionsError
-from ..rules.options import check_seconds
+from ..rules.options import check_seconds, shown
 from ..rules.timing import guard_time
 from . import exits
 from .output import complain
@@ -234,7 +234,7 @@ def _masters(value: object) -> str:
 
 def _interop(value: object) -> str:
     if value != "redisson":
-        raise ConfigError(f'interop must be "redisson", or be left out, not {value!r}')
+        raise ConfigError(f'interop must be "redisson", or be left out, not {shown(value)}')
     return "redisson"
 
 

@@ -275,7 +275,7 @@ def replication() -> Command:
 
 def ping() -> Command:
     """Ask for a reply, and touch no key: the ACL of a user may forbid any of them."""
-    return _command(scripts.STATUS, (), ("0",), replies.decode_ping)
+    return _command(scripts.STATUS, (), ("0",), lambda told: replies.decode_status(told)._replace(note=None))
 
 
 def _note(guarded: bool) -> tuple[str, ...]:

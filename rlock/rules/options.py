@@ -41,7 +41,7 @@ class ClientOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.interop, str | None) or self.interop not in WIRES:
             raise OptionsError(
-                f'interop must be "redisson", to share locks with Java, or None, not {self.interop!r}'
+                f'interop must be "redisson", to share locks with Java, or None, not {shown(self.interop)}'
             )
         for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
             check, value = _check_ttl if "ttl" in option else check_seconds, getattr(self, option)
@@ -139,9 +139,7 @@ def _check_ttl(option: str, value: Any, or_zero: bool = False) -> float:
 
 def check_callback(option: str, callback: object) -> None:
     """Raise `OptionsError` for a callback that a thread would call and nobody would await."""
-    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
-        getattr(callback, "__call__", None)  # noqa: B004
-    ):
+    if any(map(inspect.iscoroutinefunction, (callback, getattr(callback, "__call__", None)))):  # noqa: B004
         raise OptionsError(
             f"{option} is a coroutine function, which a thread cannot await: give a function, or use an "
             f"rlock.asyncio.Client: {callback!r}"
@@ -170,8 +168,13 @@ def check_seconds(option: str, value: Any, or_zero: bool = False) -> float:
         value = math.inf  # no float is so large
     if not is_number or not math.isfinite(value) or value < 0 or (value == 0 and not or_zero):
         least = "of 0 or more" if or_zero else "above 0"
-        raise OptionsError(f"{option} must be a finite number of seconds {least}, not {value!r}")
+        raise OptionsError(f"{option} must be a finite number of seconds {least}, not {shown(value)}")
     return float(value)
+
+
+def shown(value: object) -> str:
+    """A wrong value, for a message. In the place of another option, a URL may bring a password."""
+    return "a URL" if ":/" in str(value) else repr(value)
 
 
 def split_urls(text: str) -> list[str]:

@@ -117,11 +117,6 @@ def decode_status(reply: Any) -> Vote:
     return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters, readers), note=note))
 
 
-def decode_ping(reply: Any) -> Vote:
-    """The vote in the reply to `ping`, which reads no note."""
-    return decode_status(reply)._replace(note=None)
-
-
 def decode_acknowledged(reply: Any) -> Vote:
     """The vote in the reply to WAIT: as a hold count, how many replicas have acknowledged."""
     return Vote(_YES, hold_count=reply) if type(reply) is int else _no_vote(reply)

@@ -152,6 +152,8 @@ FILE = (
 
 @fuzz(300)
 @given(content=FILE)
+@example(content=b"ttl = 'redis://h?&password=hunter2'")
+@example(content=b"interop = 'redis://h?&password=hunter2'")
 @example(content=b"a." * 200_000)  # minutes in tomllib
 def test_any_settings_file_makes_a_client_or_an_error(
     content: bytes, tmp_path_factory: pytest.TempPathFactory
