@@ -92,6 +92,18 @@ def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -
     return genuine(port, contender, **more)
 
 
+@bug("next lease learned late", "4.1")
+@around(acquire, "_sleep")
+def learned_late(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
+    """A waiter that was refused for its place in the queue did not look soon who came next. That lease lapsed
+    before its first look."""
+    votes = contender.findings.ballot.votes
+    queued = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
+    if queued and not any(vote.code == Code.FOREIGN for vote in votes.values()):
+        votes[queued[0]] = votes[queued[0]]._replace(code=Code.FOREIGN, ttl_ms=-1)
+    return genuine(port, contender, **more)
+
+
 @bug("lease without an end", "4.1")
 @around(acquire, "_ask_one")
 def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:

@@ -193,6 +193,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     holder = findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
+    briefly = briefly or not ttls  # refused for its place in the queue, it does not know the next lease
     master = -1
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
