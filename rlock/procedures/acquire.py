@@ -228,7 +228,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
             if free_at == math.inf:
-                free_at, holder = expires_at, named  # else the votes of contenders without a quorum lapse
+                free_at, holder = expires_at, named  # otherwise it may be of a contender without a quorum
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
             renewed = named == holder and vote.holder != keys.READERS
