@@ -32,7 +32,7 @@
 -- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
 -- ask. The readers at the head of the queue are invited together: the place of each has claim_ms, until it asks.
 --
--- Second delivery: finds the owner gone, answers 0 or -1, writes and publishes nothing; a ban begins anew.
+-- Second delivery: finds the owner gone, answers 0 or -1; a reader's may invite those at the head; a ban begins anew.
 
 local lock, queue, fence, note_key, readers, evicted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, claim_ms, fence_ms, proposal, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[#ARGV - 1], ARGV[#ARGV]
