@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import engine, hold_table, notifications, subscriptions
+from rlock._client import calls, engine, hold_table, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
-from rlock.rules import commands
+from rlock.rules import commands, scripts
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire, holder_identity, token_of
 from rlock.testing.memory.masters import Master
@@ -102,6 +102,16 @@ def learned_late(genuine: Any, port: Port, contender: Contender, **more: bool) -
     if queued and not any(vote.code == Code.FOREIGN for vote in votes.values()):
         votes[queued[0]] = votes[queued[0]]._replace(code=Code.FOREIGN, ttl_ms=-1)
     return genuine(port, contender, **more)
+
+
+@bug("place put back while it closes", "4.4")
+@around(calls.Calls, "send")
+def put_back_while_it_closes(genuine: Any, self: Any, command: Any, *targets: Any, **more: Any) -> None:
+    """A round that a client lost while it was being closed put its place back behind the undo. A master
+    handed the lock to that place, and nobody passed it on."""
+    closer, self._closer = self._closer, None if command.script is scripts.WAIT else self._closer
+    genuine(self, command, *targets, **more)
+    self._closer = closer
 
 
 @bug("lease without an end", "4.1")

@@ -13,7 +13,7 @@ from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
 from ..procedures.port import Masters, Request, WaitGenerator
-from ..rules import commands
+from ..rules import commands, scripts
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
 from .connection import L, MasterConnection, PendingCall, PendingReply, would_block
@@ -122,7 +122,8 @@ class Calls(Pipeline[L], Masters):
             return
         packed = command.packed
         with self._mutex:
-            if not self._connections.closed:
+            # While it closes: a place that is put back behind its undo would stay there.
+            if not self._connections.closed and (self._closer is None or command.script is not scripts.WAIT):
                 now = self._clock()
                 self._connections.write_gathered()  # its caller would not notice that it was never written
                 pending = PendingReply(None, command, now, now + resend_for)
