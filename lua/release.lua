@@ -120,10 +120,12 @@ if first or reader or reading or claim_ms == '0' then
         return type(written) ~= 'table'
     end
 
+    local time = redis.pcall('time')
+    local now_ms = time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
     -- A new fencing token, as in acquire.lua, and the time; false if the last token cannot be read, or the
     -- new one stored. New for the owner of the last one, too: the token names this grant for confirm.lua.
     local function stamp(holder)
-        local last, time = redis.pcall('get', fence), redis.pcall('time')
+        local last = redis.pcall('get', fence)
         if type(last) == 'table' or time.err then
             return false
         end
@@ -142,8 +144,6 @@ if first or reader or reading or claim_ms == '0' then
         return stored.ok and token, now_us
     end
 
-    local time = redis.pcall('time')
-    local now_ms = time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
     if reader then
         local last = redis.pcall('get', fence)
         -- It keeps its token: it is the last writer.

@@ -83,8 +83,8 @@ def delayed_by_the_dead(genuine: Any, port: Port, contender: Contender, *words: 
 @bug("dead contender for a holder", "4.1")
 @around(acquire, "_sleep")
 def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
-    """The same where no owner had a quorum: the first contender that a look found was taken for the holder,
-    and the votes of the others lapsed unseen."""
+    """Where no owner had a quorum, the first contender that a look found was taken for the holder. The votes
+    of the others lapsed unseen, and the lock was free while its waiters slept."""
     findings = contender.findings
     refusals = [vote for vote in findings.ballot.votes.values() if vote.code == Code.FOREIGN]
     if refusals and findings.holder is None:
