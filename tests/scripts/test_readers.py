@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rlock.rules.keys import OWN, READERS, readers
 from rlock.rules.tickets import Place
 
 from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, TOKEN, Box
+from ..servers import acl_user
 
 READER = "anna+shared:"
 #: A reader's place; the token with which it asks is another one.
@@ -47,6 +49,17 @@ def invited(box: Box) -> Box:
     box.hand_on(MINE)
     assert box.content() == ("hash", {READERS: "0"})
     return box
+
+
+@pytest.mark.parametrize("denied", ["-time", "-pexpire"])
+def test_a_release_that_must_not_do_a_part_leaves_no_key_without_an_end(box: Box, denied: str) -> None:
+    box.acquire(MINE)
+    join(box, PLACES[0])
+    box.listen(PLACES[0].waiter)
+    with closing(Box(acl_user(box.url, "joe", "~*", "&*", "+@all", denied))) as user:
+        assert user.hand_on(MINE)[0] == 1
+    assert box.client.ttl(readers(LOCK)) != -1
+    assert box.client.ttl(LOCK) != -1
 
 
 @pytest.mark.parametrize(("gone", "again"), [(1, 0), (3, 0), (0, 2)])
