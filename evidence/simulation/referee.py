@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rlock.model import LeaseState
 from rlock.rules.holds import Hold
 from rlock.rules.keys import is_shared
+from rlock.rules.timing import CLAIM_S
 
 if TYPE_CHECKING:
     from .client import Client
@@ -60,6 +61,8 @@ class Referee:
         self._valid: dict[str, list[tuple[Client, Hold]]] = {}
         #: Leases that seemed to be over when another one began, and when that was by their clocks.
         self._doubtful: list[tuple[Hold, float, str]] = []
+        #: By lock: when a client entered that had not heard of the longest lease.
+        self._unaware: dict[str, float] = {}
         self._tokens: dict[str, tuple[int, str]] = {}
         #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
         #: before they have heard of their grant.
@@ -88,10 +91,15 @@ class Referee:
             if not (hold.options.shared and other.options.shared)
         ]
         others[:] = [(who, other) for who, other in others if _valid(who, other)]
+        lease = hold.lease
+        sent_at = lease.valid_until - (lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl))
+        if now - client.clock() + sent_at < self._unaware.get(hold.name, -1.0):
+            self.evicted.add(hold.owner)  # it was granted before that one was, and enters after it
         evicted = hold.owner in self.evicted
         if 1000 * client.context.guard.max_ttl < self._world.max_ttl_ms:
             # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.
             self.evicted.update(other.owner for _, other in others)
+            self._unaware[hold.name] = now
         for _, other in others:
             if (hold.options.shared and other.options.shared) or other is hold.writer:
                 continue
