@@ -51,8 +51,8 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
-        #: By lock: when a dead reader's lease was last seen, and when one beside that of a living reader.
-        self._read_by_dead = defaultdict[str, float](lambda: -9.0)
+        #: By lock: when a reader's lease was last seen that nobody renews, and when one beside another one's.
+        self._read_for_the_rest = defaultdict[str, float](lambda: -9.0)
         self._read_beside = defaultdict[str, float](lambda: -9.0)
         #: When each master granted the lock to an owner that may still need its vote.
         self._votes: defaultdict[str, dict[Host, float]] = defaultdict(dict)
@@ -282,29 +282,35 @@ class Oracles:
         if not any(client.subscriptions.waiting(name) for client in clients):
             return False
         holds = [(client, hold) for client in clients for hold in client.holds if hold.name == name]
-        if any(valid_for(client, hold) > 0 for client, hold in holds):
+        now, valid = self.events.now, [(each, hold) for each, hold in holds if valid_for(each, hold) > 0]
+        if any(hold.options.shared and hold.renewal_stop(each.clock()) is not None for each, hold in valid):
+            self._read_for_the_rest[name] = now
+            self._read_beside[name] = now if len(valid) > 1 else self._read_beside[name]
+        if valid:
             return False
-        now = self.events.now
         if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
         blocked, guard = 0, 1.01 * guard_time(self.longest)
+        looked_at, look_s = -9.0, LOOK_S - self.prompt_s
         for host in self.world.hosts:
             young = now < host.lost_at + guard and any(
                 client.context.guard.remaining(host.index, client.clock()) > 0.0 for client in clients
             )
-            blocked += young
-            for token in host.left(name):
-                dead = self.world.clients[int(token[1:4])].dead
-                if dead and is_shared(token):
-                    self._read_by_dead[name] = now
-                    if not all(self.world.clients[int(other[1:4])].dead for other in host.left(name)):
-                        self._read_beside[name] = now
-                # The release of a lock that is kept may come late, and so may its end.
-                blocked += token in self.referee.kept or (dead and token not in self._was_given_to_the_dead)
-        # A longer reader that leaves tells no waiter that a dead one's lease is the last now: a look does.
-        looked_at = max(host.looked_at.get(name, -9.0) for host in self.world.hosts)
+            left = host.left(name)
+            dead = [token for token in left if self.world.clients[int(token[1:4])].dead]
+            if any(map(is_shared, dead)):
+                self._read_for_the_rest[name] = now
+                self._read_beside[name] = now if len(dead) < len(left) else self._read_beside[name]
+            if all(map(is_shared, dead)):
+                looked_at = max(looked_at, host.looked_at.get(name, -9.0))
+            else:
+                look_s += LOOK_S  # a look at this one tells nothing of the readers
+            # The release of a lock that is kept may come late, and so may its end.
+            waits = {*dead} - self._was_given_to_the_dead | self.referee.kept.keys()
+            blocked += young + sum(token in waits for token in left)
+        # A longer reader that leaves tells no waiter that such a lease is the last now: a look does.
         if looked_at <= self._read_beside[name] + SAMPLE_S:
-            blocked += len(self.world.hosts) * (now < self._read_by_dead[name] + LOOK_S - self.prompt_s)
+            blocked += len(self.world.hosts) * (now < self._read_for_the_rest[name] + look_s)
         return len(self.world.hosts) - blocked >= self.quorum
 
     def _is_held_up(self) -> bool:
