@@ -267,10 +267,10 @@ def no_ban(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Repl
 
 @bug("lease that comes back", "3.5")
 @around(lease.Lease, "renewed")
-def revived(_: Any, self: lease.Lease, sent_at: float, _now: float) -> Any:
+def revived(_: Any, self: lease.Lease, sent_at: float, _now: float, ttl: float | None = None) -> Any:
     """A renewal that was complete after the end of the lease made it valid again, although another owner had
     had the lock since."""
-    self.valid_until = max(self.valid_until, valid_until(sent_at, self.ttl))
+    self.valid_until = max(self.valid_until, valid_until(sent_at, ttl or self.ttl))
     return self.on(lease.LeaseEvent.RENEWED)
 
 

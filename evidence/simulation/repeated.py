@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,20 +33,20 @@ def shut_out(nemesis: Nemesis, client: Client, host: Host) -> None:
         connection.cut()
 
 
+def hold_up(nemesis: Nemesis, share: float, spans: Sequence[float], client: Client | None, _: object) -> None:
+    for way in [there for there, _ in client.ways] if client else []:
+        if not way.is_shut and nemesis.dice.random() < share:
+            way.shut()
+            nemesis.later(nemesis.dice.uniform(*spans), way.open)
+
+
 def late_commands(nemesis: Nemesis) -> None:
     """Behind each event of a kind the commands of its client reach some masters late."""
     dice = nemesis.dice
     what = dice.choice(("release", "release", "hand-off", "hand-off", "claim", "queued"))
     share = dice.choice((0.35, 0.6, 1.0))
     spans = dice.choice(((0.05, 0.4), (0.3, 0.95), (0.9, 1.6), (1.2, 2.2)))
-
-    def hold_up(client: Client | None, _: Host | None) -> None:
-        for way in [there for there, _ in client.ways] if client else []:
-            if not way.is_shut and dice.random() < share:
-                way.shut()
-                nemesis.later(dice.uniform(*spans), way.open)
-
-    behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), hold_up)
+    behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), partial(hold_up, nemesis, share, spans))
 
 
 def late_waiters(nemesis: Nemesis) -> None:
@@ -261,13 +261,15 @@ def broken_off(nemesis: Nemesis) -> None:
 
 
 def evictions(nemesis: Nemesis) -> None:
-    """An operator, whom nothing holds up, evicts those that were handed the lock."""
-    operator = nemesis.world.client(nemesis.options)
+    """An operator evicts those that were handed the lock, whose commands may be late."""
+    operator, dice = nemesis.world.client(nemesis.options), nemesis.dice
+    what, share = dice.choice(("claim", "hand-off")), dice.choice((0.0, 0.7, 1.0))
 
-    def evict(*_: object) -> None:
-        nemesis.later(nemesis.dice.uniform(0.0, 0.3), lambda: operator.begin(operator.evict(nemesis.lock)))
+    def evict(client: Client | None, host: Host | None) -> None:
+        hold_up(nemesis, share, (0.1, 0.9), client, host)
+        nemesis.later(dice.uniform(0.0, 0.3), lambda: operator.begin(operator.evict(nemesis.lock)))
 
-    behind_each(nemesis, "claim", nemesis.dice.choice((0.3, 0.7)), evict)
+    behind_each(nemesis, what, dice.choice((0.3, 0.7)), evict)
 
 
 def die_asking(nemesis: Nemesis) -> None:
