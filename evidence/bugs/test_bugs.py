@@ -1,4 +1,4 @@
-"""Each bug goes red in the schedule that the search found for it, which is green without it."""
+"""Each bug is red in its saved schedule, and not by an outdated patch. Without the bug it is green."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_its_schedule_is_red_with_the_bug_and_green_without(name: str) -> None:
     schedule = found()[name]
     assert play(schedule).violations == []
     with broken(name):
-        assert play(schedule).violations
+        assert [" argument" in each.what for each in play(schedule).violations[:1]] == [False]
     assert len(schedule.steps) <= 30
 
 

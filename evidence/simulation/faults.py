@@ -283,7 +283,7 @@ def restart_after_a_grant(nemesis: Nemesis) -> None:
 
 
 def restart_from_a_snapshot(nemesis: Nemesis) -> None:
-    """It comes back with what it knew a moment ago; but not to a clock at which that would last longer."""
+    """It comes back with what it knew a moment ago: empty if its clock was set back, or locks would last."""
     host = nemesis.host()
     old, skew = host.snapshot(), host.skew
     nemesis.later(nemesis.duration() / 2, lambda: host.restart(snapshot=old if host.skew == skew else {}))

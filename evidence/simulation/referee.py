@@ -94,7 +94,7 @@ class Referee:
         lease = hold.lease
         sent_at = lease.valid_until - (lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl))
         if now - client.clock() + sent_at < self._unaware.get(hold.name, -1.0):
-            self.evicted.add(hold.owner)  # it was granted before that one was, and enters after it
+            self.evicted.add(hold.owner)  # granted before the unaware client entered
         evicted = hold.owner in self.evicted
         if 1000 * client.context.guard.max_ttl < self._world.max_ttl_ms:
             # It has a shorter max_ttl, and has not heard of the longest lease: docs/model.md.

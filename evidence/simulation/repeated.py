@@ -33,7 +33,7 @@ def shut_out(nemesis: Nemesis, client: Client, host: Host) -> None:
         connection.cut()
 
 
-def hold_up(nemesis: Nemesis, share: float, spans: Sequence[float], client: Client | None, _: object) -> None:
+def delay(nemesis: Nemesis, share: float, spans: Sequence[float], client: Client | None, _: object) -> None:
     for way in [there for there, _ in client.ways] if client else []:
         if not way.is_shut and nemesis.dice.random() < share:
             way.shut()
@@ -46,7 +46,7 @@ def late_commands(nemesis: Nemesis) -> None:
     what = dice.choice(("release", "release", "hand-off", "hand-off", "claim", "queued"))
     share = dice.choice((0.35, 0.6, 1.0))
     spans = dice.choice(((0.05, 0.4), (0.3, 0.95), (0.9, 1.6), (1.2, 2.2)))
-    behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), partial(hold_up, nemesis, share, spans))
+    behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), partial(delay, nemesis, share, spans))
 
 
 def late_waiters(nemesis: Nemesis) -> None:
@@ -266,7 +266,7 @@ def evictions(nemesis: Nemesis) -> None:
     what, share = dice.choice(("claim", "hand-off")), dice.choice((0.0, 0.7, 1.0))
 
     def evict(client: Client | None, host: Host | None) -> None:
-        hold_up(nemesis, share, (0.1, 0.9), client, host)
+        delay(nemesis, share, (0.1, 0.9), client, host)
         nemesis.later(dice.uniform(0.0, 0.3), lambda: operator.begin(operator.evict(nemesis.lock)))
 
     behind_each(nemesis, what, dice.choice((0.3, 0.7)), evict)
