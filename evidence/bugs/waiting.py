@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import calls, engine, hold_table, notifications, subscriptions
+from rlock._client import calls, closing, engine, hold_table, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
@@ -112,6 +112,14 @@ def put_back_while_it_closes(genuine: Any, self: Any, command: Any, *targets: An
     closer, self._closer = self._closer, None if command.script is scripts.WAIT else self._closer
     genuine(self, command, *targets, **more)
     self._closer = closer
+
+
+@bug("place of a lost hold while it closes", "4.4")
+@around(closing, "_take_back")
+def place_of_a_lost_hold(genuine: Any, holds: Any, masters: Any) -> None:
+    """A client that was closed released what it held, and nothing for a hold that was lost before. A master
+    handed the lock to the place of that hold: nobody passed it on, and others waited for its claim."""
+    genuine(type("NoHolds", (list,), {"under_way": holds.under_way})(), masters)
 
 
 @bug("lease without an end", "4.1")

@@ -15,16 +15,13 @@ from .events import Action, Thread, Way
 from .failovers import FAILOVERS
 from .hosts import Host
 from .referee import valid_for
-from .repeated import REPEATED, die_asking
+from .repeated import REBIRTH_S, REPEATED, close_client, die_asking
 from .schedules import BUSY, EVENTS, HELD_UP_S, MORE_EVENTS, events
 from .strangers import STRANGERS
 
 if TYPE_CHECKING:
     from .client import Client
     from .play import Play
-
-#: When a process that was killed has begun anew, at the latest.
-REBIRTH_S = 0.5
 
 
 @dataclass
@@ -327,17 +324,6 @@ def kill_client(nemesis: Nemesis) -> None:
     if client := nemesis.client():
         client.kill()
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
-
-
-def close_client(nemesis: Nemesis) -> None:
-    """Often no other thread of the client runs until it is closed, as if a signal handler closed it."""
-    play = nemesis.play
-    client = nemesis.actor or nemesis.client()
-    if client in {thread.client for thread in play.threads} and not client.holds.closed:
-        if nemesis.dice.random() < 0.5:
-            client.kept, client.kept_only = (0.9, 0.1), "/t"
-        play.closers.append(Thread(client, f"{client.label}/closer").start(client.closing()))
-        nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: play.newcomer(nemesis.dice))
 
 
 def keep_from_running(nemesis: Nemesis) -> None:

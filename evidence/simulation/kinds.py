@@ -15,7 +15,7 @@ KINDS: dict[str, dict[str, int]] = {
         "nonsense": 2, "init": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
-    "deaths": {"kill client": 8, "close client": 6, "die asking": 6, "newcomer": 2},
+    "deaths": {"kill client": 8, "close client": 6, "close slowly": 6, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
     "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},

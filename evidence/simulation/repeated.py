@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from .events import Thread
 
 if TYPE_CHECKING:
     from .client import Client
     from .faults import Nemesis
     from .hosts import Host
+
+
+#: When a process that was killed has begun anew, at the latest.
+REBIRTH_S = 0.5
 
 
 def behind_each(
@@ -147,13 +154,14 @@ def stray_tokens(nemesis: Nemesis) -> None:
 def uneven(nemesis: Nemesis) -> None:
     """Behind each release or grant the ways of all clients to all masters change."""
     dice = nemesis.dice
-    extras = dice.choice(((0.0, 0.0, 0.03, 0.1), (0.0, 0.0, 0.02, 0.3), (0.0, 0.0, 0.02, 0.1, 0.3, 1.1)))
+    brief = (0.0, 0.0, 0.03, 0.1)  # one may enter and leave while a vote for another one is on its way
+    extras = dice.choice((brief, brief, (0.0, 0.0, 0.02, 0.1, 0.3, 1.1)))
 
     def change(*_: object) -> None:
         for there in [there for client in nemesis.world.clients for there, _ in client.ways]:
             there.extra = dice.choice(extras)
 
-    behind_each(nemesis, dice.choice(("leave", "leave", "enter")), dice.choice((0.5, 1.0)), change)
+    behind_each(nemesis, dice.choice(("leave", "enter", "enter")), dice.choice((0.5, 1.0)), change)
 
 
 def one_fewer(nemesis: Nemesis) -> None:
@@ -272,6 +280,29 @@ def evictions(nemesis: Nemesis) -> None:
     behind_each(nemesis, what, dice.choice((0.3, 0.7)), evict)
 
 
+def close_client(nemesis: Nemesis) -> None:
+    """Often no other thread of the client runs until it is closed, as if a signal handler closed it."""
+    play = nemesis.play
+    client = nemesis.actor or nemesis.client()
+    if client in {thread.client for thread in play.threads} and not client.holds.closed:
+        if nemesis.dice.random() < 0.5:
+            client.kept, client.kept_only = (0.9, 0.1), "/t"
+        play.closers.append(Thread(client, f"{client.label}/closer").start(client.closing()))
+        nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: play.newcomer(nemesis.dice))
+
+
+def close_slowly(nemesis: Nemesis) -> None:
+    """Behind votes to waiters that lose their rounds their client is closed, and hears of some masters late."""
+    dice = nemesis.dice
+
+    def close(client: Client | None, _: Host | None) -> None:
+        for _, back in client.ways if client else ():
+            back.extra = dice.choice((0.0, 0.0, 0.01, dice.uniform(0.0, 0.4)))
+        close_client(replace(nemesis, actor=client))
+
+    behind_each(nemesis, "torn", dice.choice((0.1, 0.3, 0.7)), close)
+
+
 def die_asking(nemesis: Nemesis) -> None:
     """A process asks a minority of the masters for the lock, and is killed before it hears of their votes."""
     client = nemesis.world.client(nemesis.options)
@@ -301,5 +332,5 @@ def late_healers(nemesis: Nemesis) -> None:
 
 REPEATED = (
     late_commands, late_waiters, overtaken, stray_tokens, uneven, evictions, late_healers, one_fewer,
-    out_of_reach, onlookers, broken_off,
+    out_of_reach, onlookers, broken_off, close_slowly,
 )  # fmt: skip

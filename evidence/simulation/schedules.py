@@ -54,7 +54,7 @@ DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
 REPEATED = (
     "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",
-    "late healers",
+    "late healers", "close slowly",
 )  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
@@ -147,7 +147,8 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         values = {name: dice.choice(v) if type(v) is tuple else v for name, v in SETUPS[mode].items()}
         setup = Setup(mode=mode, **values)
         if setup.habit == "grabbing":
-            return replace(setup, clients=dice.choice((2, 3)), far=0.0, ahead=0.0, keeps=0.0)
+            setup = replace(setup, clients=dice.choice((2, 3)), jitter=0.0002)
+            return replace(setup, far=0.0, ahead=0.0, keeps=0.0)
         if setup.habit == "apart":
             setup = replace(setup, masters=3, fleet=dice.choice(("hasty", "patient", "patient")))
             setup = replace(setup, jitter=0.0002, cut_off=0.0, pauses=0.0)

@@ -6,7 +6,7 @@ from ..errors import RLockError
 from ..events import CLOSED, log
 from ..model import LeaseState
 from ..procedures.port import Request, WaitGenerator
-from ..procedures.release import Released, ending, outcome
+from ..procedures.release import Released, end, ending, outcome
 from ..procedures.withdraw import undo
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
@@ -94,6 +94,9 @@ def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
     for options, owners in list(holds.under_way.acquiring.values()):
         for owner in list(owners):
             undo(masters, options, owner)
+    for hold in holds:
+        if hold.lease.reason != AT_CLOSE:  # it was lost before, and a master may have its place
+            end(masters, hold)
 
 
 def _release(masters: Calls[Any], hold: Hold) -> Request:

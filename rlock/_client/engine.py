@@ -308,10 +308,7 @@ class Engine(Port):
         self.holds.give_up(hold)
 
     def pass_on(self, name: str, token: str, master: int) -> None:
-        """Pass on a hand-off whose waiter has left, or has released the lock since.
-
-        Its release may have done so already. But the place may also have been put back behind that.
-        """
+        """Pass on a hand-off whose waiter has left, or has released: its place was put back behind that."""
         waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
             # A holder passes a late hand-off on by its release. The release of a lost hold may come late.

@@ -20,6 +20,7 @@ from rlock import Client
 from rlock._client.connections import broken
 from rlock.events import Acquired
 from rlock.procedures.release import end
+from rlock.rules.keys import queue
 
 from ..servers import Fleet, raw
 from .conftest import Kind, MakeClient, acquired, eventually, in_background, in_thread, threads_only
@@ -206,6 +207,20 @@ def test_close_ends_the_acquires_that_wait(connect3: MakeClient) -> None:
             with pytest.raises(rlock.RLockError, match="closed"):
                 in_thread(waiter)
             assert time.monotonic() - began < 5
+
+
+def test_a_close_takes_the_place_of_a_lost_hold_from_a_master_that_refused_it(
+    connect3: MakeClient, masters3: Fleet
+) -> None:
+    client, masters = connect3(), [raw(master.url) for master in masters3]
+    for master, dead, lease_ms in zip(masters, "aab", (300, 300, 60_000), strict=True):
+        master.hset("x", f"{dead}:{0:032x}", 1)
+        master.pexpire("x", lease_ms)
+    assert client.lock("x", ttl=0.5, renew=False).acquire(timeout=5)
+    assert eventually(lambda: not masters[0].exists("x"))
+    assert masters[2].zcard(queue("x")) == 1
+    client.close()
+    assert masters[2].zcard(queue("x")) == 0
 
 
 def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kind) -> None:
