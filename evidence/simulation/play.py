@@ -259,6 +259,7 @@ class Play:
         if setup.mode not in ("slow", "stops", "hand-off") and setup.fleet in ("short", "long"):
             short = SHORT_TTL if setup.fleet == "short" else OPTIONS.ttl
             ttl = dice.choice((ttl, short) if setup.mode == "deaths" else (ttl, ttl, ttl, short))
+            ttl = 0.7 if setup.habit == "overdue" else ttl
         keeps, shared = (share > 0.0 and dice.random() < share for share in (setup.keeps, setup.readers))
         least = dice.uniform(0.0, client.options.max_ttl) if keeps else 0.0
         lease, fair = client.options.lease(ttl), fair or shared
@@ -269,9 +270,11 @@ class Play:
         if self.setup.mode in MORE_EVENTS and dice.random() < 0.3:
             yield from client.curious(dice.choice(self.locks))
             return
-        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0, "any": 0.7}.get(habit, 0.95)
-        options = self.options(client, dice.choice(self.locks), dice, fair=dice.random() < 0.35, renew=renew)
-        until, chance = FOR_EVER, dice.random() + (habit == "waiting")
+        overdue = habit == "overdue"  # nobody gives back a lease before its end
+        renew = dice.random() < {"waiting": 1.0, "fixed": 0.0, "overdue": 0.0, "any": 0.7}.get(habit, 0.95)
+        name, fair = dice.choice(self.locks), dice.random() < (0.7 if overdue else 0.35)
+        options = self.options(client, name, dice, fair=fair, renew=renew)
+        until, chance = FOR_EVER, dice.random() + (overdue or habit == "waiting")
         if habit == "grabbing" or (habit in ("trying", "apart") and chance < 0.5):
             until = AT_ONCE
         elif habit in ("always", "trying", "apart"):
@@ -288,7 +291,7 @@ class Play:
         ttl = options.lease.ttl
         longest = 1.0 + 1.5 * ttl if habit == "apart" else 2.5
         spans = [(0.0, 0.02), (0.05, 0.3), (0.5, longest) if renew else (0.9 * ttl, 1.5 * ttl)]
-        spans = {"apart": spans[2:], "grabbing": spans[:1]}.get(habit, spans)
+        spans = {"apart": spans[2:], "overdue": [(ttl, ttl + 9.0)], "grabbing": spans[:1]}.get(habit, spans)
         held_s = dice.uniform(*dice.choice(spans))
         with suppress(KeyboardInterrupt, LeaseLostError):
             if dice.random() < 0.2:
