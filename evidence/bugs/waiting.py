@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +11,7 @@ from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
-from rlock.rules import commands, scripts
+from rlock.rules import commands, scripts, timing
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import Wire, holder_identity, token_of
 from rlock.testing.memory.masters import Master
@@ -131,8 +130,25 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     findings = contender.findings
     refusals = [each for each in findings.ballot.votes.values() if each.code == Code.FOREIGN]
     if vote is not None and not refusals and findings.holder in (None, holder_identity(vote.holder)):
-        vote = vote._replace(ttl_ms=math.inf)
+        vote = vote._replace(ttl_ms=10**9)
     return vote, master
+
+
+@bug("one look at a dead contender", "4.1")
+def one_look(patches: Patches) -> None:
+    """A waiter that knew no lease took the first owner that it saw for the holder. It was
+    a dead contender: the lock was free for two looks, and docs promised one."""
+    looks = list[Any]()
+
+    def ask_one(genuine: Any, *words: Any) -> Any:
+        looks.append((yield from genuine(*words)))
+        return looks[-1]
+
+    def poll_wait(genuine: Any, random: Any, *, subscribed: bool) -> Any:
+        return genuine(random, subscribed=subscribed or bool(looks and looks.pop()))
+
+    patches.wrap(acquire, "_ask_one", ask_one)
+    patches.wrap(timing, "poll_wait", poll_wait)
 
 
 @bug("hand-off behind its subscription", "4.4")

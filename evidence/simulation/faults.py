@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rlock.rules.timing import longest_acquisition
 
 from .connections import Connection
-from .events import Action, Thread, Way
+from .events import Action, Way
 from .failovers import FAILOVERS
 from .hosts import Host
 from .referee import valid_for

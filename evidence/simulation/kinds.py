@@ -58,7 +58,7 @@ _QUIET: dict[str, Any] = {
 #: By mode: the fields of `Setup` that its schedules share; one of a tuple is drawn, in this order.
 SETUPS: dict[str, dict[str, Any]] = {
     "slow": {**_QUIET, "fleet": "patient"},
-    "deaths": {**_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, "overdue")},
+    "deaths": {**_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, *["overdue"] * 3)},
     "cuts": _QUIET,
     "clocks": {**_QUIET, "past": "ahead"},
     "stops": {

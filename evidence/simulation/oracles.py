@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, fence, is_shared, token_of
+from rlock.rules.keys import NOTE, fence, is_shared, queue, token_of
 from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
 from .client import Client
@@ -66,6 +66,8 @@ class Oracles:
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
         self.prompt_s = PROMPT_S + 0.1 if play.setup.jitter <= 0.01 else 0.85
+        if play.setup.habit == "overdue" and "die asking" in kinds:
+            self.prompt_s = LOOK_S  # a waiter may know no lease when a dead contender has a vote
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)
@@ -175,7 +177,8 @@ class Oracles:
     def _look_at_closed(self, client: Client) -> None:
         for host in self.world.hosts:
             for name in self.play.locks:
-                for owner in host.left(name):
+                places = [token_of(place) for place, _ in host.master.line(queue(name))]
+                for owner in (*host.left(name), *places):
                     if self.world.clients[int(owner[1:4])] is client and owner not in self.referee.kept:
                         self.accuse(name, owner, host.name, "left behind by a client that was closed")
 

@@ -26,18 +26,19 @@ from rlock.model import LeaseState
 from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.port import WaitGenerator
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, queue
+from rlock.rules.keys import NOTE
 from rlock.rules.options import LockOptions
 from rlock.rules.timing import QUEUE_TTL_S, lease_ms
 
 from .client import Client
 from .events import Bench, Latency, Program, Thread, Wait, sleep
-from .faults import ACTS, REBIRTH_S, Nemesis
+from .faults import ACTS, Nemesis
 from .hands import change_kind, hand_over
 from .hosts import EPOCH_US, Host
 from .oracles import Oracles
 from .recorder import Recorder
 from .referee import Violation
+from .repeated import REBIRTH_S
 from .schedules import BUSY, FLEETS, HELD_UP_S, MORE_EVENTS, OPTIONS, SHORT_TTL, Schedule, Step
 from .world import World
 
@@ -144,20 +145,11 @@ class Play:
         for action in self._behind.pop((what, self._happened[what]), ()):
             action(client, host)
         self.oracles.see(what, client, host, owner)
-        if what == "grant" and self.setup.mode == "deaths" and host is not None and self._is_torn(owner, host):
-            self._happens("torn", client, host, owner)
         if what == "grant" and self.setup.mode == "leases" and self.world.referee.held(self.locks[0]):
             self._happens("rival", client, host, owner)
             holds = [hold for each in self.world.clients for hold in each.holds]
             if any(hold.lease.state is LeaseState.SUSPECT for hold in holds):
                 self._happens("threat", client, host, owner)
-
-    def _is_torn(self, owner: str, host: Host) -> bool:
-        """Whether a thread that got a vote waits in the queue of another master, and a rival has a vote."""
-        name, others = self.locks[0], [each for each in self.world.hosts if each is not host]
-        places = [each for other in others for each, _ in other.master.line(queue(name))]
-        rivals = [each for other in others for each in other.left(name) if each != owner]
-        return bool(rivals) and any(place.startswith(owner[: owner.index(":")]) for place in places)
 
     def _later(self, delay: float, act: Then, client: Client | None, host: Host | None) -> None:
         self.world.events.after(delay, partial(act, client, host))

@@ -7,7 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rlock.rules.keys import queue
+
 from .events import Thread
+from .referee import valid_for
 
 if TYPE_CHECKING:
     from .client import Client
@@ -292,15 +295,26 @@ def close_client(nemesis: Nemesis) -> None:
 
 
 def close_slowly(nemesis: Nemesis) -> None:
-    """Behind votes to waiters that lose their rounds their client is closed, and hears of some masters late."""
-    dice = nemesis.dice
+    """A client with a place in the queue is closed in a round that it may lose, or when its hold is lost.
 
-    def close(client: Client | None, _: Host | None) -> None:
-        for _, back in client.ways if client else ():
-            back.extra = dice.choice((0.0, 0.0, 0.01, dice.uniform(0.0, 0.4)))
-        close_client(replace(nemesis, actor=client))
+    It hears late of some masters.
+    """
+    dice, world, lock = nemesis.dice, nemesis.world, nemesis.lock
+    chance = dice.choice((0.1, 0.3, 0.7))
 
-    behind_each(nemesis, "torn", dice.choice((0.1, 0.3, 0.7)), close)
+    def close(client: Client | None, there: Host | None) -> None:
+        lost = [each for each in world.clients if any(valid_for(each, hold) <= 0.0 for hold in each.holds)]
+        client = dice.choice(lost) if lost and dice.random() < 0.5 else client
+        others = [host for host in world.hosts if host is not there and host.left(lock)]
+        places = [place for host in others for place, _ in host.master.line(queue(lock))]
+        if client is None or not any(place.startswith(client.label) for place in places):
+            return
+        if dice.random() < chance:
+            for _, back in client.ways:
+                back.extra = dice.choice((0.0, 0.0, 0.01, dice.uniform(0.0, 0.4)))
+            close_client(replace(nemesis, actor=client))
+
+    behind_each(nemesis, "grant", 1.0, close)
 
 
 def die_asking(nemesis: Nemesis) -> None:

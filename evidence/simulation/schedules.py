@@ -274,8 +274,10 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     if not traced and setup.mode == "races" and crossing.random() < CROSSING:
         return Schedule(seed, replace(setup, readers=crossing.choice((0.3, 0.6, 0.9))), ())
     if setup.habit == "overdue":
-        takes = [Step(round(crossing.uniform(0.0, 1.5), 4), "take", crossing.getrandbits(32)) for _ in range(5)]
-        return Schedule(seed, replace(setup, clients=4), tuple(sorted(takes[: crossing.choice((3, 4, 5))])))
+        more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking")))
+        whats = (*["take"] * crossing.choice((3, 4, 5)), *more)
+        steps = [Step(round(crossing.uniform(0.0, 1.5), 4), what, crossing.getrandbits(32)) for what in whats]
+        return Schedule(seed, replace(setup, clients=4), tuple(sorted(steps)))
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
     small = dice.random() < 0.5

@@ -50,7 +50,6 @@ def close(
         if not connections.closed:
             _take_back(holds, masters)
             if releasing:
-                # Pipelined, so the wait is bounded for any number of holds.
                 try:
                     ballots = yield from masters.call_many([_release(masters, hold) for hold in releasing])
                     for hold, ballot in zip(releasing, ballots, strict=True):
