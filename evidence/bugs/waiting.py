@@ -136,8 +136,8 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
 
 @bug("one look at a dead contender", "4.1")
 def one_look(patches: Patches) -> None:
-    """A waiter that knew no lease took the first owner that it saw for the holder. It was
-    a dead contender: the lock was free for two looks, and docs promised one."""
+    """A waiter that knew no lease took the first owner that it saw for the holder. The owner was a dead
+    contender: the lock was free for two looks, and docs promised one."""
     looks = list[Any]()
 
     def ask_one(genuine: Any, *words: Any) -> Any:

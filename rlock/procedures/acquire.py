@@ -194,7 +194,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
     briefly = briefly or not ttls  # refused for its place in the queue, it does not know the next lease
-    master, unsure = -1, 0
+    master, early_looks = -1, 0
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
@@ -227,9 +227,9 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
-            if free_at == math.inf:  # it may be of a dead contender: it asks as many as a quorum soon
-                free_at, holder, unsure = expires_at, named, ballot.quorum
-            unsure, briefly = unsure - 1, unsure > 1
+            if free_at == math.inf:  # this owner may be a dead contender: the looks at a quorum come early
+                free_at, holder, early_looks = expires_at, named, ballot.quorum
+            early_looks, briefly = early_looks - 1, early_looks > 1
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
             renewed = named == holder and vote.holder != keys.READERS

@@ -49,6 +49,15 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     assert world.now < 1002.0
 
 
+@pytest.mark.rule("4.1")
+def test_one_that_knew_no_lease_asks_as_many_masters_as_a_quorum_soon() -> None:
+    """The first owner that it hears of may be a dead contender. Without this it slept for two looks."""
+    for_ever, dead = [held_by(ttl_ms=-1)] * 3, held_by("dead:1", ttl_ms=60_000)
+    world = World(3, for_ever, for_ever, [dead] * 3, [ABSENT] * 3, [YES] * 3)
+    assert isinstance(world.acquire(FOR_EVER), Grant)
+    assert world.now < 1001.8
+
+
 def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3, subscribed=True, park=lambda step: Wake.HANDED)
     grant = world.won(FOR_EVER)
