@@ -88,13 +88,13 @@ def close(
 
 
 def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
-    """Undo acquires of other threads or tasks, behind their rounds on the same connections."""
+    """Undo acquires of other threads or tasks, behind their rounds on the same connections; end lost holds."""
     masters.refuse()
     for options, owners in list(holds.under_way.acquiring.values()):
         for owner in list(owners):
             undo(masters, options, owner)
     for hold in holds:
-        if hold.lease.reason != AT_CLOSE:  # it was lost before, and a master may have its place
+        if hold.lease.reason != AT_CLOSE:  # lost before: a master may have its place
             end(masters, hold)
 
 

@@ -308,7 +308,7 @@ class Engine(Port):
         self.holds.give_up(hold)
 
     def pass_on(self, name: str, token: str, master: int) -> None:
-        """Pass on a hand-off whose waiter has left, or has released: its place was put back behind that."""
+        """Pass on a hand-off whose waiter has left, or whose place came back behind its release."""
         waiter = keys.waiter_name(token, self.context.client_id)
         with self.holds.mutex:
             # A holder passes a late hand-off on by its release. The release of a lost hold may come late.
