@@ -88,7 +88,7 @@ def close(
 
 
 def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
-    """Undo acquires of other threads or tasks, behind their rounds on the same connections; end lost holds."""
+    """Undo acquires of other threads or tasks behind their rounds on the same connections; end lost holds."""
     masters.refuse()
     for options, owners in list(holds.under_way.acquiring.values()):
         for owner in list(owners):
