@@ -96,10 +96,8 @@ def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -
 def learned_late(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
     """A waiter that was refused for its place in the queue did not look soon who came next. That lease lapsed
     before its first look."""
-    votes = contender.findings.ballot.votes
-    queued = [i for i, vote in votes.items() if vote.code == Code.QUEUED]
-    if queued and not any(vote.code == Code.FOREIGN for vote in votes.values()):
-        votes[queued[0]] = votes[queued[0]]._replace(code=Code.FOREIGN, ttl_ms=-1)
+    if not any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
+        contender.findings.holder = contender.findings.holder or "unknown"
     return genuine(port, contender, **more)
 
 
@@ -149,6 +147,16 @@ def one_look(patches: Patches) -> None:
 
     patches.wrap(acquire, "_ask_one", ask_one)
     patches.wrap(timing, "poll_wait", poll_wait)
+
+
+@bug("dead contender taken for the holder", "4.1")
+@around(acquire, "_sleep")
+def slept_by_a_minority(genuine: Any, port: Port, contender: Contender, **how: Any) -> Any:
+    """A waiter that one dead contender had refused, and no quorum, took that one's lease for the holder's. It
+    looked at its master alone, and the lock was free until that lease ended."""
+    if any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
+        contender.findings.holder = contender.findings.holder or "unknown"
+    return genuine(port, contender, **how)
 
 
 @bug("hand-off behind its subscription", "4.4")

@@ -193,8 +193,9 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     holder = findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
-    briefly = briefly or not ttls  # refused for its place in the queue, it does not know the next lease
-    master, early_looks = -1, 0
+    # A lease that no quorum named may be a dead contender's: then the looks at a quorum come early.
+    master, early_looks = -1, ballot.quorum if holder is None else 0
+    briefly = briefly or early_looks > 0
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
@@ -227,7 +228,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
-            if free_at == math.inf:  # this owner may be a dead contender: the looks at a quorum come early
+            if free_at == math.inf:
                 free_at, holder, early_looks = expires_at, named, ballot.quorum
             early_looks, briefly = early_looks - 1, early_looks > 1
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after

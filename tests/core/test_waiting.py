@@ -50,10 +50,12 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
 
 
 @pytest.mark.rule("4.1")
-def test_one_that_knew_no_lease_asks_as_many_masters_as_a_quorum_soon() -> None:
+@pytest.mark.parametrize("queued", [True, False])
+def test_one_that_knew_no_lease_asks_as_many_masters_as_a_quorum_soon(queued: bool) -> None:
     """The first owner that a waiter hears of may be a dead contender."""
-    for_ever, dead = [held_by(ttl_ms=-1)] * 3, held_by("dead:1", ttl_ms=60_000)
-    world = World(3, for_ever, for_ever, [dead] * 3, [ABSENT] * 3, [YES] * 3)
+    dead, first = held_by("dead:1", ttl_ms=60_000), Vote(Code.QUEUED, "first:1|s", ticket=9)
+    before = [[dead, first, first]] * 5 if queued else [[held_by(ttl_ms=-1)] * 3] * 2
+    world = World(3, *before, [dead] * 3, [ABSENT] * 3, [YES] * 3)
     assert isinstance(world.acquire(FOR_EVER), Grant)
     assert world.now < 1001.8
 
