@@ -62,8 +62,8 @@ BUSY = ("hand-off", "races", "stops", "leases", "messages")
 SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
 CLOSE = ("deaths", *SWARMS[1:])
-#: The part of the schedules that have readers, and of those in which leases are kept apart.
-READING, READING_APART = 0.15, 0.4
+#: The part of the schedules that have readers: of most modes, of some, and where leases are kept apart.
+READING, READING_OFTEN, READING_APART = 0.15, {"slow": 0.6, "stops": 0.3, "deaths": 0.3}, 0.4
 #: The part of the races in which nothing goes wrong: among readers, messages that cross are enough.
 CROSSING = 0.5
 #: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
@@ -260,7 +260,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     dice = Random(f"schedule {seed}")
     setup = setup or drawn_setup(dice, traced=traced)
     also = Random(f"readers {seed}")
-    if not traced and also.random() < (READING_APART if setup.habit == "apart" else READING):
+    reading = READING_APART if setup.habit == "apart" else READING_OFTEN.get(setup.mode, READING)
+    if not traced and also.random() < reading:
         setup = replace(setup, readers=also.choice((0.3, 0.6, 0.9)), keeps=0.0)
     elif not traced and setup.mode in KEEPING and also.random() < KEEPING_OFTEN:
         setup = replace(setup, keeps=0.6)
