@@ -9,11 +9,10 @@ commands are gathered: then one thread writes all of them, in one write to each 
 """
 
 import math
-import os
 import select
+import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -37,14 +36,13 @@ class SocketConnection(Connection):
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
-        socket: Any = redis_connection._sock
-        socket.setblocking(False)
         self._owner = redis_connection  # closes the socket when it is collected
-        self.socket = socket
-        self.fileno = socket.fileno()
-        self.write = socket.send
+        self.socket: Any = redis_connection._sock
+        self.socket.setblocking(False)
+        self.fileno = self.socket.fileno()
+        self.write = self.socket.send
         #: TLS may hold decrypted bytes that no poll reports.
-        self._buffers = hasattr(socket, "pending")
+        self._buffers = hasattr(self.socket, "pending")
 
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
@@ -74,31 +72,28 @@ class Endpoint(endpoints.Endpoint):
 
 
 class WakePipe:
-    """A pipe that is polled together with sockets, to wake the thread that polls."""
+    """Two sockets, one of which is polled together with the others, to wake the thread that polls.
+
+    Sockets, because they close themselves: a client that is dropped without close() leaks no descriptor.
+    """
 
     def __init__(self) -> None:
-        self.fileno, self.write_end = os.pipe()
-        os.set_blocking(self.fileno, False)
-        os.set_blocking(self.write_end, False)
-        #: Closes the descriptors. A client that is dropped without close() must not leak them.
-        self.close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
-        # Not at exit: finalizers run before the release of the locks, which needs the pipe.
-        self.close.atexit = False
+        self._ends = socket.socketpair()
+        for end in self._ends:
+            end.setblocking(False)
+        self.fileno = self._ends[0].fileno()
 
     def wake(self) -> None:
-        if self.close.alive:
-            with suppress(BlockingIOError):  # full of wake-ups that nobody has read yet
-                os.write(self.write_end, b"!")
+        with suppress(OSError):  # full of wake-ups that nobody has read yet, or closed
+            self._ends[1].send(b"!")
 
     def clear(self) -> None:
-        if self.close.alive:  # otherwise a greenlet after a fork could read another file
-            with suppress(BlockingIOError):
-                os.read(self.fileno, 4096)
+        with suppress(OSError):
+            self._ends[0].recv(4096)
 
-
-def _close_all(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
 
 
 #: How long commands are gathered at most. A woken thread may wait so long for the interpreter.
@@ -136,9 +131,7 @@ class Connections(connections.Connections[SocketConnection]):
             if server is not None and server.connection is None:
                 run(self._connect_gen(server, once=True))
 
-    def read_until(
-        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
-    ) -> WaitGenerator[None]:
+    def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         late = False
         try:
             while True:
@@ -318,12 +311,10 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _start(self, server: Server) -> None:
         self._unstarted.add(server)
-        threading.Thread(
-            target=self._connect_in_background, args=(server,), name="rlock-dial", daemon=True
-        ).start()
+        threading.Thread(target=self._attempt, args=(server,), name="rlock-dial", daemon=True).start()
         self._unstarted.discard(server)
 
-    def _connect_in_background(self, server: Server) -> None:
+    def _attempt(self, server: Server) -> None:
         try:
             run(self._connect_gen(server))
         except BaseException:  # a greenlet may be killed
