@@ -128,8 +128,7 @@ class Lost(HoldEvent):
     reason: str  # the same, for people
 
     @property
-    def level(self) -> int:
-        """The level of its log record."""
+    def level(self) -> int:  # noqa: D102
         return logging.WARNING if self.cause == CLOSED else logging.ERROR
 
     def __str__(self) -> str:
