@@ -128,7 +128,8 @@ class Lost(HoldEvent):
     reason: str  # the same, for people
 
     @property
-    def level(self) -> int:  # noqa: D102
+    def level(self) -> int:
+        """The level of its log record."""
         return logging.WARNING if self.cause == CLOSED else logging.ERROR
 
     def __str__(self) -> str:

@@ -9,10 +9,11 @@ commands are gathered: then one thread writes all of them, in one write to each 
 """
 
 import math
+import os
 import select
-import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -72,28 +73,31 @@ class Endpoint(endpoints.Endpoint):
 
 
 class WakePipe:
-    """Two sockets, one of which is polled together with the others, to wake the thread that polls.
-
-    Sockets, because they close themselves: a client that is dropped without close() leaks no descriptor.
-    """
+    """A pipe that is polled together with sockets, to wake the thread that polls."""
 
     def __init__(self) -> None:
-        self._ends = socket.socketpair()
-        for end in self._ends:
-            end.setblocking(False)
-        self.fileno = self._ends[0].fileno()
+        self.fileno, self.write_end = os.pipe()
+        os.set_blocking(self.fileno, False)
+        os.set_blocking(self.write_end, False)
+        #: Closes the descriptors. A client that is dropped without close() must not leak them.
+        self.close = weakref.finalize(self, _close_all, self.fileno, self.write_end)
+        # Not at exit: finalizers run before the release of the locks, which needs the pipe.
+        self.close.atexit = False
 
     def wake(self) -> None:
-        with suppress(OSError):  # full of wake-ups that nobody has read yet, or closed
-            self._ends[1].send(b"!")
+        if self.close.alive:
+            with suppress(BlockingIOError):  # full of wake-ups that nobody has read yet
+                os.write(self.write_end, b"!")
 
     def clear(self) -> None:
-        with suppress(OSError):
-            self._ends[0].recv(4096)
+        if self.close.alive:  # otherwise a greenlet after a fork could read another file
+            with suppress(BlockingIOError):
+                os.read(self.fileno, 4096)
 
-    def close(self) -> None:
-        for end in self._ends:
-            end.close()
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 #: How long commands are gathered at most. A woken thread may wait so long for the interpreter.
