@@ -54,18 +54,15 @@ end
 -- A key of another type is no note: the handshake that the client sends then replaces it.
 local note = note_key and redis.pcall('get', note_key) or ''
 note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error(note.err)) or note
-if fields ~= 0 and fields ~= 1 then
+local entry = fields == 1 and redis.call('hgetall', lock)
+local holder, held = entry and entry[1] or '', entry and tonumber(entry[2]) or 0
+if fields ~= 0 and not (entry and tonumber(entry[2])) then
     return {-2, '', 0, -1, 0, 0, 0, note, 0}
 end
 
 -- No functions: Lua creates each one anew in every call, at the cost of a command.
-local holder, held, first, again, handed = '', 0, nil, false, false
-if fields == 1 then
-    local entry = redis.call('hgetall', lock)
-    holder, held = entry[1], tonumber(entry[2])
-    if not held then
-        return {-2, '', 0, -1, 0, 0, 0, note, 0}
-    end
+local first, again, handed = nil, false, false
+if entry then
     again = holder == owner
     handed = waiter and string.sub(waiter, 1, #holder + 1) == holder .. '|'
 elseif order == 'fair' then

@@ -31,10 +31,8 @@ local fence_ms = tonumber(ARGV[2]) -- an owner is no number
 local locks = math.floor(fence_ms and (#ARGV - 2) / 3 or (#ARGV - 1) / 2)
 local waiter = not fence_ms and #ARGV % 2 == 0 and ARGV[#ARGV]
 local queue = waiter and KEYS[#KEYS]
-local note_key = KEYS[locks + 1] ~= queue and KEYS[locks + 1]
-if fence_ms then
-    note_key = KEYS[3 * locks + 1]
-end
+local note_key = KEYS[(fence_ms and 3 or 1) * locks + 1]
+note_key = note_key ~= queue and note_key
 local codes, changed = {}, false
 
 if lease_ms + 0 > 86400000 then
@@ -99,7 +97,4 @@ if changed and string.sub(note, -1 - #lease_ms) ~= ' ' .. lease_ms then
         note = redis.pcall('set', note_key, longer).ok and longer or note
     end
 end
-if fence_ms then
-    return {ARGV[3], codes, note}
-end
-return {ARGV[2], codes, note}
+return {ARGV[fence_ms and 3 or 2], codes, note}

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ._client.endpoints import Endpoint, Group, endpoints
-from ._client.engine import Engine
 from .errors import LeaseLostError, OptionsError, RLockError
 from .events import log
 from .model import AnyLock, ReadWriteLock
@@ -191,14 +190,6 @@ class BaseClient(ABC, Generic[AnyLock, RedisClient, AnySemaphore, AnyLocks, AnyL
     @abstractmethod
     def _set_up(self) -> None:
         """Make what belongs to this process (and, with asyncio, to its event loops)."""
-
-    @abstractmethod
-    def _here(self) -> Engine | None:
-        """The engine of this process (and event loop), if there is one already."""
-
-    @abstractmethod
-    def _after_fork(self) -> None:
-        """In a forked child: drop what belongs to the parent."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         sources = [endpoint.source for endpoint in self._endpoints]

@@ -7,7 +7,6 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from . import clock
 from ._client.transfers import adopt_gen
 from ._sync.connections import Endpoint
 from ._sync.engine import Engine
@@ -148,7 +147,7 @@ class Client(BaseClient[RLock, "ReadyClient", "Semaphore", "Locks", "Leader"]):
                 engine.abandon()  # the parent's: a fork in C calls no hook
             check_patches()
             try:
-                fresh = Engine(self._endpoints, self._options, clock.now)
+                fresh = Engine(self._endpoints, self._options)
                 fresh.holds.client = weakref.ref(self)
             except OSError as error:
                 raise RLockError(f"no master was asked: {error}") from error
@@ -174,6 +173,7 @@ def _after_fork_in_child() -> None:
         client._after_fork()
     for engine in list(Engine.holding):
         engine.abandon()  # its client was collected, and its holds belong to the parent
+    Engine.holding.clear()
 
 
 def _at_exit() -> None:

@@ -231,7 +231,9 @@ def any_command(random: Random, twins: Twins, owners: Sequence[str]) -> Command:
         return commands.confirm(name, owner, lease_ms, random.choice((given, given, token)), guarded=guarded)
     if kind == "transfer":
         handle = Handle(name, owner, token, token, random.randrange(1, 4), lease_ms, ())
-        return commands.transfer(handle, owner, random.choice(owners), checked=random.random() < 0.5)
+        return commands.transfer(
+            handle, owner, random.choice(owners), checked=random.random() < 0.5, guarded=True
+        )
     if kind == "handshake":
         memory = random.choice(("volatile", "durable", "unused", "vouched", "unknown"))
         return commands.handshake(random.choice(("", *LIVES)), memory, model.text(keys.NOTE))

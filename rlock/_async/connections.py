@@ -5,7 +5,6 @@ the application needs and `asyncio.run` waits for. There is one thread for each 
 """
 
 import asyncio
-import math
 import os
 import socket
 from collections.abc import Callable
@@ -13,12 +12,11 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any, ClassVar
 
-from .._client import connections, endpoints
+from .._client import connections, endpoints, sentinel
 from .._client.connection import Connection, MasterConnection
 from .._client.handshake import HandshakeResult
 from .._client.libraries import AsyncParser
 from .._client.runtime import RunningCalls, Waiter, in_thread
-from .._client.sentinel import AsyncService
 from ..procedures.port import WaitGenerator
 from .runtime import TWO_PASSES, run
 
@@ -69,9 +67,15 @@ class StreamConnection(Connection, asyncio.Protocol):
             self.arrived(b"")
 
 
+class Service(sentinel.Service):
+    async def get_master_address(self) -> Any:
+        asked = [asyncio.wait_for(run(self._ask(one)), sentinel.DEADLINE_S) for one in self.sentinels]
+        return self.newest(await asyncio.gather(*asked, return_exceptions=True))
+
+
 class Endpoint(endpoints.Endpoint):
     part: ClassVar[str] = ".asyncio"
-    service_type = AsyncService
+    service_type = Service
     parser_type = AsyncParser
     connection_type = StreamConnection
 
@@ -89,6 +93,8 @@ class Endpoint(endpoints.Endpoint):
 @cache
 def _dialling(kind: type[Any]) -> type[Any]:
     """A library's class of connections, to each address of a name until one answers."""
+    if not hasattr(kind, "_connection_arguments"):
+        return kind  # a unix socket
 
     async def connect(self: Any) -> None:
         reason: Exception = OSError(f"the name {self.host} has no address")
@@ -105,14 +111,10 @@ def _dialling(kind: type[Any]) -> type[Any]:
         given = {**kind._connection_arguments(self), "host": host, "port": port}
         return given | ({"server_hostname": self.host} if given.get("ssl") else {})
 
-    named = hasattr(kind, "_connection_arguments")  # not a unix socket
-    return type(
-        kind.__name__, (kind,), {"_connect": connect, "_connection_arguments": arguments} if named else {}
-    )
+    return type(kind.__name__, (kind,), {"_connect": connect, "_connection_arguments": arguments})
 
 
-#: The lookups under way, by name and port.
-_lookups: RunningCalls = {}
+_lookups: RunningCalls = {}  # the lookups under way, by name and port
 
 
 async def _addresses(host: str, port: int, timeout: float) -> list[Any]:
@@ -135,9 +137,7 @@ class Connections(connections.Connections[StreamConnection]):
         #: The event loop keeps only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def read_until(
-        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
-    ) -> WaitGenerator[None]:
+    def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         parker = waiter.parker = waiter.parker or self.parker()
         self._sleepers[parker] = None
         try:
@@ -172,11 +172,11 @@ class Connections(connections.Connections[StreamConnection]):
     def _start(self, server: Server) -> None:
         # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
         loop = asyncio.get_running_loop()
-        task = asyncio.Task(self._connect_in_background(server), loop=loop, name="rlock-dial")
+        task = asyncio.Task(self._attempt(server), loop=loop, name="rlock-dial")
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, server))
 
-    async def _connect_in_background(self, server: Server) -> None:
+    async def _attempt(self, server: Server) -> None:
         await run(self._connect_gen(server))
 
     def _ended(self, server: Server, task: asyncio.Task[None]) -> None:

@@ -5,14 +5,15 @@ import inspect
 import math
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from typing import Any
 
+from .. import clock
 from .._client import engine, watchdog
+from .._client.calls import Calls
 from .._client.hold_table import HoldTable
-from ..clock import Clock
 from ..errors import LeaseLostError, RLockError
 from ..events import log
-from ..procedures.port import Masters, T, WaitGenerator
+from ..procedures.port import T, WaitGenerator
 from ..rules.holds import Hold, OwnerKey
 from ..rules.options import ClientOptions
 from ..rules.timing import LINGER_S
@@ -28,9 +29,9 @@ LATE_S, LATE_PART = 0.25, 1 / 10
 class Engine(engine.Engine):
     watchdog: "Watchdog"
 
-    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        super().__init__(endpoints, options, clock, Runtime())
-        self._compose(Connections, partial(Watchdog, release_rest=self._let_go))
+    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions) -> None:
+        super().__init__(endpoints, options, clock.now, Runtime())
+        self._compose(Connections, Watchdog)
         self._dropped = False
         self._keys: weakref.WeakKeyDictionary[asyncio.Task[object], OwnerKey] = weakref.WeakKeyDictionary()
 
@@ -70,14 +71,6 @@ class Engine(engine.Engine):
             self.notifications.close()
             self.masters.close()
 
-    def _let_go(self) -> WaitGenerator[None]:
-        """Release the locks of ended tasks: the event loop is being shut down."""
-        for hold in self.holds:
-            if not hold.owner_key.alive():
-                log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
-                self.holds.give_up(hold)
-        yield from self.masters.drain()
-
 
 def _running(task: asyncio.Task[object]) -> Callable[[], bool]:
     there = weakref.ref(task)
@@ -89,15 +82,14 @@ class Watchdog(watchdog.Watchdog):
 
     `asyncio.run` cancels all tasks when its main task has ended, this one too. The other tasks may still
     clean up under their locks. So a cancelled watchdog goes on renewing while a running task holds a lock.
-    Then it calls ``release_rest``, which releases the locks of the tasks that have ended, and ends.
+    Then it releases the locks of the tasks that have ended, and ends.
     """
 
-    def __init__(
-        self, holds: HoldTable, masters: Masters, release_rest: Callable[[], WaitGenerator[None]]
-    ) -> None:
+    _masters: Calls[Any]
+
+    def __init__(self, holds: HoldTable, masters: Calls[Any]) -> None:
         super().__init__(holds, masters)
         self._loop = asyncio.get_running_loop()
-        self._release_rest = release_rest
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         #: Coroutines of `on_lost`: the event loop keeps only weak references to its tasks.
@@ -132,6 +124,13 @@ class Watchdog(watchdog.Watchdog):
             # Checked again: otherwise a lock that a task acquired during that wait would not be renewed.
             if not self._held_by_running_task() or self._schedule.next_due() == math.inf:
                 return
+
+    def _release_rest(self) -> WaitGenerator[None]:
+        for hold in self._holds:
+            if not hold.owner_key.alive():
+                log.warning("lock %r was still held by a task that has ended; it is released", hold.name)
+                self._holds.give_up(hold)
+        yield from self._masters.drain()
 
     def _take_due(self) -> list[Hold] | None:
         if not self._cancelled:

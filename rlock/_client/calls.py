@@ -12,7 +12,7 @@ from functools import partial
 from ..errors import NOT_HERE, RLockError
 from ..events import MasterSlow
 from ..model import Code, Fault, FaultKind, Vote
-from ..procedures.port import Masters, Request, WaitGenerator
+from ..procedures.port import Masters, Request, Targets, WaitGenerator
 from ..rules import commands, scripts
 from ..rules.command_templates import Command
 from ..rules.quorum import Ballot, Settle
@@ -39,7 +39,7 @@ class Calls(Pipeline[L], Masters):
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         """Wait until the ballot is settled or the time is over. Raises `RLockError` after `close`."""
         try:
-            yield from self._connections.read_until(call, lambda: call.settled)
+            yield from self._connections.read_until(call, lambda: call.settled, math.inf)
         finally:
             call.over = True
         if self._connections.closed and not call.settled:
@@ -93,7 +93,7 @@ class Calls(Pipeline[L], Masters):
                         if pending.call is not None and pending.call in wanted:
                             calls[pending.call] = None
                 for call in calls:
-                    call.await_all()
+                    call.settle, call.settled = Settle.ALL, not call.outstanding
                     call.over = False
                     call.deadline = min(call.deadline, until)
             for call in calls:
@@ -114,9 +114,7 @@ class Calls(Pipeline[L], Masters):
     def read_arrived(self) -> None:
         self._connections.read_arrived()
 
-    def send(
-        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
-    ) -> None:
+    def send(self, command: Command, targets: Targets = None, *, resend_for: float = 0.0) -> None:
         if self._mutex._is_owned():  # see `Engine.interrupted`: it would overtake a command that is half sent
             self._runtime.later(partial(self.send, command, targets, resend_for=resend_for))
             return
@@ -176,7 +174,7 @@ class Calls(Pipeline[L], Masters):
             self._connections.fail(server, error)
         return True
 
-    def _targets(self, targets: Sequence[int] | None) -> Sequence[MasterConnection[L]]:
+    def _targets(self, targets: Targets) -> Sequence[MasterConnection[L]]:
         servers = self._connections.servers
         return servers if targets is None else [servers[i] for i in targets]
 
@@ -226,11 +224,6 @@ class Calls(Pipeline[L], Masters):
         enough = self._masters if to_all else self.context.quorum
         yield from self._connections.connect_gen(patience, enough, self._check)
 
-    @property
-    def owes(self) -> bool:
-        """Whether some master still has to get a command, behind a connection that ended."""
-        return any(server.missed for server in self._connections.servers)
-
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """A new connection: refuse a server under a second name, and send the commands that it missed."""
         now, report = self._clock(), connection.memory_report
@@ -246,7 +239,11 @@ class Calls(Pipeline[L], Masters):
         self.context.time.saw(server.index, report.time_us, connection.began_at)
         if report.time_us:
             self.context.time.note(server.index, report.time_us, now)
-        self._judge_memory(server, connection, now)
+        self._guard.judge(server.index, report, now, last_reply_at=server.last_reply_at)
+        connection.last_reply_at = now
+        self._count_grants(server, connection, report.note, now)
+        for master, note in self._guard.first_use(now):
+            self._send_handshake(self._connections.servers[master], now, "unused", note)
         # Before any other command: a new acquire must not meet a lock whose release got lost.
         missed = [pending for pending in server.missed if pending.resend_until > now]
         server.missed.clear()

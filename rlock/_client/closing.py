@@ -40,8 +40,7 @@ def close(
         # Owners that masters may not know although nothing was lost: undone below, released by the call
         # before this one, or within a writer.
         unknown = {hold.owner for hold in held if again or hold.writer is not None}
-        acquiring = [owners for _, owners in list(holds.under_way.acquiring.values())]
-        unknown.update(*acquiring)
+        unknown.update(*(owners for _, owners in list(holds.under_way.acquiring.values())))
     connections, ends = masters._connections, True
     try:
         for hold in held:
@@ -58,7 +57,7 @@ def close(
                             hold.lease.reason = DISOWNED
                 except RLockError as error:
                     log.warning("the masters were not told: %s", error)
-            if masters.owes:
+            if any(server.missed for server in connections.servers):
                 yield from masters.connect(FIRST_CONTACT_S, to_all=True)
             yield from masters.drain()
     except GeneratorExit:

@@ -30,10 +30,8 @@ FLAPS, FLAPS_S = 4, 60.0
 
 def would_block(error: OSError) -> bool:
     # By name: a Python without OpenSSL has no module ssl.
-    return isinstance(error, BlockingIOError | InterruptedError) or type(error).__name__ in (
-        "SSLWantReadError",
-        "SSLWantWriteError",
-    )
+    waits = type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
+    return waits or isinstance(error, BlockingIOError | InterruptedError)
 
 
 class PendingCall(Ballot):
@@ -45,8 +43,7 @@ class PendingCall(Ballot):
         self.deadline = 0.0
         #: The longest lease of the fleet by which the votes in the ballot were judged.
         self.max_ttl = max_ttl
-        #: The caller works with the ballot: a later reply must not change it.
-        self.over = False
+        self.over = False  # the caller works with the ballot: a later reply must not change it
         #: Wakes the thread or task that waits; None: it does not sleep.
         self.parker: Parker | None = None
 
@@ -92,8 +89,7 @@ class Connection(ABC):
         #: Whether anything that could be read has arrived since the handshake.
         self.answered = False
         self.ended = False
-        #: When the last command was sent that has its reply.
-        self.last_reply_at = -math.inf
+        self.last_reply_at = -math.inf  # when the last command was sent that has its reply
         #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.
         self.expected_end: bytes | None = None
         #: Of a group: the votes that its replicas have not acknowledged.
@@ -165,8 +161,7 @@ class MasterConnection(Generic[L]):
 class Traffic(Generic[L]):
     """The calls or the subscriptions of a client, as their connections use them."""
 
-    #: When `look` is due.
-    look_at: float = math.inf
+    look_at: float = math.inf  # when `look` is due
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """Use a new connection. With the mutex."""

@@ -24,8 +24,7 @@ from .runtime import Parker, Runtime, Waiter
 CONNECT_TIMEOUT_S = 1.0
 #: The shortest time-out with which the first call of a client waits for connections.
 FIRST_CONTACT_S = 0.25
-#: The additional pause if two names turned out to be one server.
-DUPLICATE_PAUSE_S = 2.0
+DUPLICATE_PAUSE_S = 2.0  # the additional pause if two names turned out to be one server
 #: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
 MESSAGE_PATIENCE_S = 1.0
 
@@ -64,9 +63,8 @@ class Connections(ABC, Generic[L]):
         #: A change of the connections wakes these, in the order of their arrival: a set would have another
         #: order in each run, and one seed of the simulation two histories.
         self._sleepers: dict[Parker, None] = {}
-        self._options = ConnectOptions(
-            max(timeout, CONNECT_TIMEOUT_S), timeout, (), subscriber, context.guard.on
-        )
+        step_timeout = max(timeout, CONNECT_TIMEOUT_S)
+        self._options = ConnectOptions(step_timeout, timeout, (), subscriber, context.guard.on)
 
     @abstractmethod
     def _start(self, server: MasterConnection[L]) -> None:
@@ -79,9 +77,7 @@ class Connections(ABC, Generic[L]):
     def _unregister(self, connection: L) -> None: ...
 
     @abstractmethod
-    def read_until(
-        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
-    ) -> WaitGenerator[None]:
+    def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         """Wait until ``done``, at most until ``until`` and the waiter's deadline. Ends when this is closed.
 
         After the time is over it reads once more: a thread or task that was kept from running must not give
@@ -195,9 +191,8 @@ class Connections(ABC, Generic[L]):
             if self.up >= enough and not self.is_new:
                 return
         began = self._clock()
-        yield from self._wait_for_attempts(
-            enough, max(patience, FIRST_CONTACT_S) if self.is_new else patience
-        )
+        patience = max(patience, FIRST_CONTACT_S) if self.is_new else patience
+        yield from self._wait_for_attempts(enough, patience)
         if self.is_new and self.up >= self._context.quorum:
             # Masters that are a little slower than the quorum get some more time, so that the first lock
             # stands on all masters. A master that hangs costs no more than that.

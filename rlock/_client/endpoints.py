@@ -91,22 +91,18 @@ class Endpoint:
 
     #: How many replicas have to acknowledge a vote; None: it is no group.
     replicas: int | None = None
-    #: The Sentinels that know its address.
-    service: sentinel.Service | None = None
+    service: sentinel.Service | None = None  # the Sentinels that know its address
     tls = False
 
     def __init__(self, master: object) -> None:
-        client = master.master if isinstance(master, Group) else master
+        client: Any = master.master if isinstance(master, Group) else master
         self.library = library_of(client, self.part)
         if isinstance(master, Group):
             self.replicas = _checked(master.replicas)
-        if isinstance(master, str):
-            self._class, self._arguments = self._from_url(master)
-        else:
-            self._class, self._arguments = _from_client(self.library, client)
+        make = self._from_url if isinstance(master, str) else self._from_client
+        self._class, self._arguments = make(client)
         self.tls = issubclass(self._class, self.library.SSLConnection)
-        #: Pickled, to make the same endpoint in another process.
-        self.source = master
+        self.source = master  # pickled, to make the same endpoint in another process
         if isinstance(master, str):
             try:
                 self.connection(1.0)
@@ -134,6 +130,18 @@ class Endpoint:
             tls = "SSL" if issubclass(connection_class, self.library.SSLConnection) else ""
             connection_class = getattr(self.library.sentinel, f"SentinelManaged{tls}Connection")
         return connection_class, _without_pool(arguments)
+
+    def _from_client(self, client: Any) -> tuple[type[Any], dict[str, Any]]:
+        if not isinstance(client, self.library.Redis):
+            kind = f"{type(client).__module__}.{type(client).__qualname__}"
+            raise OptionsError(f"a {kind} is no master: {_hint(self.library)}")
+        pool = client.connection_pool
+        if hasattr(pool, "sentinel_manager"):
+            raise OptionsError(
+                "a failover forgets the last leases unless the replicas acknowledge them: "
+                f"name the Sentinels and the number of replicas in a URL, as {sentinel.FORM}"
+            )
+        return pool.connection_class, _without_pool(pool.connection_kwargs)
 
     @cached_property
     def label(self) -> str:
@@ -290,16 +298,3 @@ def _malformed(library: Any, url: str) -> str | None:
 
 def _without_pool(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if not key.startswith(_POOL_ARGUMENTS)}
-
-
-def _from_client(library: Any, client: object) -> tuple[type[Any], dict[str, Any]]:
-    if not isinstance(client, library.Redis):
-        kind = f"{type(client).__module__}.{type(client).__qualname__}"
-        raise OptionsError(f"a {kind} is no master: {_hint(library)}")
-    pool = client.connection_pool
-    if hasattr(pool, "sentinel_manager"):
-        raise OptionsError(
-            "a failover forgets the last leases unless the replicas acknowledge them: "
-            f"name the Sentinels and the number of replicas in a URL, as {sentinel.FORM}"
-        )
-    return pool.connection_class, _without_pool(pool.connection_kwargs)

@@ -3,7 +3,7 @@
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -61,15 +61,11 @@ class Engine(Port):
         self.timeout = options.lease(None).request_timeout  # seconds, of a request to all masters
 
     def _compose(
-        self,
-        connections: Callable[..., Any],
-        watchdog: Callable[..., Watchdog],
-        calls: Callable[[Wiring], Calls[Any]] = Calls,
-        subscriptions: Callable[..., Subscriptions[Any]] = Subscriptions,
+        self, connections: Any, watchdog: Any, calls: Any = Calls, messages: Any = Subscriptions
     ) -> None:
         wiring = Wiring(connections, self._endpoints, self.context, self.timeout, self.runtime)
         self.masters = calls(wiring)
-        self.notifications = subscriptions(wiring, self.pass_on)
+        self.notifications = messages(wiring, self.pass_on)
         self.holds = HoldTable(self.clock, self.runtime, self.masters, self._holding)
         self.under_way = self.holds.under_way
         self._local_queue = LocalQueue(self.runtime, self.clock, self.holds.mutex)
@@ -83,10 +79,9 @@ class Engine(Port):
         """Note that the first hold came, or that the last one went. With the mutex."""
 
     def _grant_uncounted(self, master: int, news: bool) -> None:
-        if news or observed():
-            context, now = self.context, self.clock()
-            left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
-            context.pending_events.add(events.MasterGuarded(context.masters[master], left, reason, news))
+        context, now = self.context, self.clock()
+        left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
+        context.pending_events.add(events.MasterGuarded(context.masters[master], left, reason, news))
 
     def _longer_lease(self, master: int, longest: float, before: float) -> None:
         self.context.pending_events.add(events.MaxTtlDiffers(self.context.masters[master], longest, before))
@@ -313,10 +308,8 @@ class Engine(Port):
         with self.holds.mutex:
             # A holder passes a late hand-off on by its release. The release of a lost hold may come late.
             now = self.clock()
-            holding = any(
-                hold.owner == token or (hold.waiter == waiter and now < hold.lease.valid_until)
-                for hold in self.holds
-            )
+            places = [hold.waiter for hold in self.holds if now < hold.lease.valid_until]
+            holding = waiter in places or token in [hold.owner for hold in self.holds]
             if holding or now < dict(self.notifications.kept).get(token, now):
                 return
         leave = commands.leave_queue(self.context.wire, name, waiter)

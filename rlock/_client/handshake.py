@@ -61,7 +61,7 @@ def connect(endpoint: Any, options: ConnectOptions) -> WaitGenerator[Any]:
     """A connection after its handshake. Raises `ConnectError`."""
     made = endpoint.connection(options.timeout, options.connect_timeout)
     try:
-        yield from _settled(made.connect())
+        yield from settled(made.connect())
         result = yield from handshake(endpoint.label, options, partial(_exchange, made))
         return endpoint.connection_type(made, result)
     except BaseException as error:
@@ -134,18 +134,18 @@ def _check_group(replication: Any, replicas: int) -> None:
     raise ConnectError(Fault(kind, text))
 
 
-def _settled(result: Any) -> WaitGenerator[Any]:
+def settled(result: Any) -> WaitGenerator[Any]:
     """The result of a call of a library: in tasks it has to be awaited."""
     return (yield from result.__await__()) if inspect.isawaitable(result) else result
 
 
 def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
     """An `Exchange` over a connection of a library."""
-    yield from _settled(connection.send_packed_command(connection.pack_commands(commands)))
+    yield from settled(connection.send_packed_command(connection.pack_commands(commands)))
     found: list[Any] = []
     for _ in commands:
         try:
-            found.append((yield from _settled(connection.read_response())))
+            found.append((yield from settled(connection.read_response())))
             # At once: each of the rest may be as long.
             if isinstance(found[-1], list) and len(found[-1]) > LONGEST_ANSWER:
                 text = f"an answer that nobody asked for: an array of {len(found[-1])} items"

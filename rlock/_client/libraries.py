@@ -14,10 +14,8 @@ from typing import Any
 
 import hiredis
 
-#: The first one that is installed connects to URLs.
-_PACKAGES = ("redis", "valkey")
-#: The longest text of a server in a message, in characters.
-LONGEST = 200
+_PACKAGES = ("redis", "valkey")  # the first one that is installed connects to URLs
+LONGEST = 200  # the longest text of a server in a message, in characters
 #: The longest reply, in bytes. Each line counts for more: an empty array has 4 bytes, and takes 60 of memory.
 LONGEST_REPLY, LINE = 1_000_000, 60
 #: Items of an array. The parser makes a list of the length that a server declares, and the garbage collector

@@ -15,8 +15,7 @@ from ..procedures.port import WaitGenerator
 from ..rules.holds import OwnerKey
 from .runtime import Runtime
 
-#: How often waiting owners check whether the owner in front has gone.
-RECHECK_S = 0.5
+RECHECK_S = 0.5  # how often waiting owners check whether the owner in front has gone
 #: All owners of a line look this often together, at most: otherwise 2,000 tasks would do little else.
 CHECKS_A_SECOND = 200
 

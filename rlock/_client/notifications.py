@@ -21,8 +21,7 @@ class Inbox:
         self.name = place.name
         self._findings = findings
         self._context = context
-        #: The token of its place, as it comes over the wire.
-        self.token = place.owner.encode()
+        self.token = place.owner.encode()  # the token of its place, as it comes over the wire
         #: The messages of the masters that handed it the lock since its last round.
         self.handed_by: dict[int, HandOff] = {}
         #: The last message to all waiters, and the masters that published it.
@@ -30,10 +29,8 @@ class Inbox:
         self._published_by: set[int] = set()
         #: The instant at which messages from fewer masters than a quorum wake it, too.
         self.deadline = math.inf
-        #: The reason to wake up that it has not taken yet.
-        self.reason = Wake.TIME
-        #: Its thread or task sleeps, or reads for the others that sleep.
-        self.asleep = False
+        self.reason = Wake.TIME  # the reason to wake up that it has not taken yet
+        self.asleep = False  # its thread or task sleeps, or reads for the others that sleep
         self.parker = parker
 
     def has_reason(self) -> bool:
@@ -98,15 +95,12 @@ class Subscription:
         #: The same as they come over the wire.
         self.public, self.client = (channel.encode() for channel in self.names)
         self.confirmed: set[int] = set()
-        #: Masters that had confirmed it, and are asked again.
-        self.doubted: set[int] = set()
-        #: Masters that had confirmed it until their connection ended.
-        self.lost: set[int] = set()
+        self.doubted: set[int] = set()  # masters that had confirmed it, and are asked again
+        self.lost: set[int] = set()  # masters that had confirmed it until their connection ended
         self.idle_at = math.inf
         #: The masters were told to end it, and it is kept for the messages that are on their way.
         self.ending = False
-        #: When a waiter last looked at a master for all waiters.
-        self.looked_at = -math.inf
+        self.looked_at = -math.inf  # when a waiter last looked at a master for all waiters
         #: By the token of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
         #: leaving must not keep the subscription.
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}

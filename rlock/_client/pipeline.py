@@ -21,8 +21,7 @@ from ..rules.restart_guard import Note
 from .connection import L, MasterConnection, PendingCall, PendingReply, Traffic, Unacknowledged
 from .connections import Connections, broken
 
-#: A state that lasts is reported again after this time.
-REPORT_AGAIN_S = 60.0
+REPORT_AGAIN_S = 60.0  # a state that lasts is reported again after this time
 #: A group that lacks replicas is asked for its primary after this time, and so again and again.
 ASK_AGAIN_S = 1.0
 
@@ -46,8 +45,7 @@ class Pipeline(Traffic[L]):
         self._mutex: Any = threading.RLock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
-        #: When to look next for connections whose replies are overdue.
-        self.look_at = -math.inf
+        self.look_at = -math.inf  # when to look next for connections whose replies are overdue
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
 
@@ -280,14 +278,6 @@ class Pipeline(Traffic[L]):
             server.reconnect_until = max(server.reconnect_until, pending.resend_until)
             self._connections.connect_due()
 
-    def _judge_memory(self, server: MasterConnection[L], connection: L, now: float) -> None:
-        guard, report = self._guard, connection.memory_report
-        guard.judge(server.index, report, now, last_reply_at=server.last_reply_at)
-        connection.last_reply_at = now
-        self._count_grants(server, connection, report.note, now)
-        for master, note in guard.first_use(now):
-            self._send_handshake(self._connections.servers[master], now, "unused", note)
-
     def _check_note(self, server: MasterConnection[L], connection: L, command: Command, vote: Vote) -> None:
         """The note in a reply is not the one that counts: the master may have lost its memory."""
         guard, now, note = self._guard, self._clock(), vote.note or ""
@@ -309,12 +299,10 @@ class Pipeline(Traffic[L]):
                 self._send_handshake(server, now, "unknown")
         self._count_grants(server, connection, note, now)
 
-    def _send_handshake(
-        self, server: MasterConnection[L], now: float, memory: str, known_note: str = ""
-    ) -> None:
+    def _send_handshake(self, server: MasterConnection[L], now: float, memory: str, known: str = "") -> None:
         if server.connection is not None:
             run_id = server.connection.memory_report.run_id
-            command = commands.handshake(run_id, memory, known_note)
+            command = commands.handshake(run_id, memory, known)
             self._post(server, PendingReply(None, command, now, now), command.packed)
 
     def _count_grants(self, server: MasterConnection[L], connection: L, note: str, now: float) -> None:

@@ -18,6 +18,16 @@ from ..procedures.port import T, WaitGenerator
 NO_WAIT: tuple[Any, ...] = ()
 
 
+def run(generator: WaitGenerator[T]) -> T:
+    """The result of a generator that blocks in place and yields nothing, as those of threads."""
+    try:
+        generator.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a generator of the blocking driver yielded instead of blocking in place")
+
+
 #: Calls in threads of their own, by key. Some may have ended.
 RunningCalls = dict[Hashable, "Future[Any]"]
 

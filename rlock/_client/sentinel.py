@@ -10,9 +10,11 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
+from ..procedures.port import WaitGenerator
 from ..rules.replies import text
+from .handshake import settled
 from .libraries import errors
-from .runtime import RunningCalls, in_thread
+from .runtime import RunningCalls, in_thread, run
 
 FORM = "redis+sentinel://host:26379,host:26379/service?replicas=1"
 PORT = 26379
@@ -49,11 +51,9 @@ def take_apart(url: str) -> GroupUrl | None:
     database = options.pop("db", "0")
     of_tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
     asked = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
-    sentinels = []
-    for host in hosts.split(","):
-        where = host if re.search(r":[0-9]+$", host) else f"{host}:{PORT}"
-        options_of_it = f"?{urlencode(of_tls)}" if tls and of_tls else ""
-        sentinels.append(f"{'rediss' if tls else 'redis'}://{asked}{where}{options_of_it}")
+    places = [host if re.search(r":[0-9]+$", host) else f"{host}:{PORT}" for host in hosts.split(",")]
+    scheme, query = "rediss" if tls else "redis", f"?{urlencode(of_tls)}" if tls and of_tls else ""
+    sentinels = [f"{scheme}://{asked}{place}{query}" for place in places]
     server = f"redis{secure}://{f'{login}@' if login else ''}primary/{database}"
     return GroupUrl(service, server + (f"?{urlencode(options)}" if options else ""), sentinels)
 
@@ -80,9 +80,8 @@ class Service:
                 raise type(answer)(f"its Sentinels refuse the password or the user: {answer}")
         said = [f"{one.label}: {str(it) or LATE}" for one, it in zip(self.sentinels, answers, strict=True)]
         if any("No such master" in each for each in said):
-            raise self._error(
-                f"its Sentinels know no service {self.service_name!r}: check the name in the URL"
-            )
+            unknown = f"its Sentinels know no service {self.service_name!r}"
+            raise self._error(f"{unknown}: check the name in the URL")
         raise self._error(f"no Sentinel of {self.service_name!r} answers ({'; '.join(said)})")
 
     def get_master_address(self) -> Any:
@@ -93,7 +92,7 @@ class Service:
 
     def _question(self, i: int) -> Future[Any]:
         def answer() -> Any:
-            return self._ask(self.sentinels[i].connection(SENTINEL_S))
+            return run(self._ask(self.sentinels[i]))
 
         try:
             return in_thread(self._asking, i, answer)
@@ -102,34 +101,16 @@ class Service:
             found.set_result(answer())
             return found
 
-    def _ask(self, connection: Any) -> Any:
+    def _ask(self, sentinel: Any) -> WaitGenerator[Any]:
+        connection = sentinel.connection(SENTINEL_S)
         try:
-            connection.connect()
-            connection.send_command("SENTINEL", "MASTER", self.service_name)
-            return connection.read_response()
+            yield from settled(connection.connect())
+            yield from settled(connection.send_command("SENTINEL", "MASTER", self.service_name))
+            return (yield from settled(connection.read_response()))
         except Exception as error:
             return error
         finally:
-            connection.disconnect()
-
-
-class AsyncService(Service):
-    async def get_master_address(self) -> Any:
-        import asyncio  # programs with threads alone start sooner without
-
-        questions = [self._ask(one.connection(SENTINEL_S)) for one in self.sentinels]
-        asked = [asyncio.wait_for(question, DEADLINE_S) for question in questions]
-        return self.newest(await asyncio.gather(*asked, return_exceptions=True))
-
-    async def _ask(self, connection: Any) -> Any:
-        try:
-            await connection.connect()
-            await connection.send_command("SENTINEL", "MASTER", self.service_name)
-            return await connection.read_response()
-        except Exception as error:
-            return error
-        finally:
-            await connection.disconnect(nowait=True)
+            sentinel.abort(connection)
 
 
 def _address(answer: Any) -> tuple[int, str, int] | None:

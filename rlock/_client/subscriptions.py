@@ -28,8 +28,7 @@ from .connection import L, MasterConnection, Traffic
 from .connections import Connections, Wiring, broken
 from .notifications import Inbox, Subscription
 
-#: How often somebody looks which subscriptions are no longer needed.
-LOOK_S = 0.5
+LOOK_S = 0.5  # how often somebody looks which subscriptions are no longer needed
 #: After so many looks all masters have to confirm: a firewall may have forgotten a quiet connection.
 PROBE_LOOKS = 10
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from .. import events
 from ..errors import LeaseLostError, RLockError
-from ..events import emit, log, observed
+from ..events import emit, log
 from ..procedures.port import Masters, WaitGenerator
 from ..procedures.release import end
 from ..procedures.renew import RenewalOutcome, heal, renew
@@ -194,9 +194,8 @@ class Watchdog(ABC):
             masters.context.pending_events.emit()
             for hold in self._apply(outcomes):
                 self.report_loss(hold)
-            if observed():
-                failed = sum(outcome.event is LeaseEvent.FAILED for outcome in outcomes)
-                emit(events.Renewed(len(renewing), failed, took))
+            failed = sum(outcome.event is LeaseEvent.FAILED for outcome in outcomes)
+            emit(events.Renewed(len(renewing), failed, took))
 
     def _sort(self, due: Sequence[Hold], now: float) -> tuple[list[Hold], list[Hold], list[events.Event]]:
         """The holds to renew, the lost ones, and the events of those that are not renewed any more."""

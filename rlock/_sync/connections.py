@@ -37,14 +37,13 @@ class SocketConnection(Connection):
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
-        socket: Any = redis_connection._sock
-        socket.setblocking(False)
         self._owner = redis_connection  # closes the socket when it is collected
-        self.socket = socket
-        self.fileno = socket.fileno()
-        self.write = socket.send
+        self.socket: Any = redis_connection._sock
+        self.socket.setblocking(False)
+        self.fileno = self.socket.fileno()
+        self.write = self.socket.send
         #: TLS may hold decrypted bytes that no poll reports.
-        self._buffers = hasattr(socket, "pending")
+        self._buffers = hasattr(self.socket, "pending")
 
     def fetch(self) -> bytes:
         """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
@@ -136,9 +135,7 @@ class Connections(connections.Connections[SocketConnection]):
             if server is not None and server.connection is None:
                 run(self._connect_gen(server, once=True))
 
-    def read_until(
-        self, waiter: Waiter, done: Callable[[], bool], until: float = math.inf
-    ) -> WaitGenerator[None]:
+    def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         late = False
         try:
             while True:
@@ -318,12 +315,10 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _start(self, server: Server) -> None:
         self._unstarted.add(server)
-        threading.Thread(
-            target=self._connect_in_background, args=(server,), name="rlock-dial", daemon=True
-        ).start()
+        threading.Thread(target=self._attempt, args=(server,), name="rlock-dial", daemon=True).start()
         self._unstarted.discard(server)
 
-    def _connect_in_background(self, server: Server) -> None:
+    def _attempt(self, server: Server) -> None:
         try:
             run(self._connect_gen(server))
         except BaseException:  # a greenlet may be killed

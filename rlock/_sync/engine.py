@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
+from .. import clock
 from .._client import engine, watchdog
 from .._client.hold_table import HoldTable
-from ..clock import Clock
 from ..errors import LeaseLostError
 from ..events import log
 from ..procedures.port import Masters, T, WaitGenerator
@@ -27,8 +27,8 @@ class Engine(engine.Engine):
     #: that was collected.
     holding: ClassVar[set["Engine"]] = set()
 
-    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions, clock: Clock) -> None:
-        super().__init__(endpoints, options, clock, Runtime())
+    def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions) -> None:
+        super().__init__(endpoints, options, clock.now, Runtime())
         #: Before gevent patches it; a hub cannot wake the greenlets of another thread.
         self.get_ident, self.hub_thread = threading.get_ident, hub_thread()
         self._compose(Connections, Watchdog)
@@ -41,7 +41,10 @@ class Engine(engine.Engine):
             # By setdefault: a finalizer may come in between, and make a key that then counts.
             own = self._local.__dict__
             alive = weakref.ref(own.setdefault("liveness", ThreadLiveness()), self._owner_ended)
-            key = own.setdefault("key", OwnerKey(engine.client_label(_thread_name()), alive))
+            # Not threading.current_thread(): it leaks a dummy Thread for one that `threading` did not start.
+            names = (each.name for each in threading.enumerate() if each.ident == threading.get_ident())
+            label = engine.client_label(next(names, f"thread-{threading.get_native_id()}"))
+            key = own.setdefault("key", OwnerKey(label, alive))
         return key
 
     def _owner_ended(self, ended: object) -> None:
@@ -73,16 +76,6 @@ class Engine(engine.Engine):
             run(self._close_gen())
         finally:
             self.holding.discard(self)
-
-    def abandon(self) -> None:
-        super().abandon()
-        self.holding.discard(self)
-
-
-def _thread_name() -> str:
-    # Not threading.current_thread(): it leaks a dummy Thread for a thread that `threading` did not start.
-    own = (thread.name for thread in threading.enumerate() if thread.ident == threading.get_ident())
-    return next(own, f"thread-{threading.get_native_id()}")
 
 
 class Watchdog(watchdog.Watchdog):
@@ -136,12 +129,10 @@ class Watchdog(watchdog.Watchdog):
             # Not in the watchdog's thread: a callback that blocks would stop all renewals. One thread for
             # all losses: an outage that ends thousands of leases must not start thousands of threads.
             thread = threading.Thread(target=self._run_callbacks, name="rlock-on-lost", daemon=True)
-            try:
+            with suppress(RuntimeError):  # the process may not start another thread
                 thread.start()
                 self._callback_thread = thread
                 return
-            except RuntimeError:
-                pass  # the process may not start another thread
         self._run_callbacks()
 
     def _run_callbacks(self) -> None:

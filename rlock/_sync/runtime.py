@@ -11,9 +11,10 @@ from types import BuiltinFunctionType
 
 from .._client import runtime
 from .._client.runtime import NO_WAIT
+from .._client.runtime import run as run
 from ..errors import OptionsError
 from ..events import log
-from ..procedures.port import T, WaitGenerator
+from ..procedures.port import WaitGenerator
 
 EVENTLET = (
     "eventlet has patched this process, and rlock does not support eventlet: "
@@ -31,16 +32,6 @@ OTHER_NATIVE_THREAD = (
 
 _GEVENT_PARTS = ("threading", "select", "socket", "time")
 _EVENTLET_PARTS = ("os", "select", "socket", "thread", "time")
-
-
-def run(generator: WaitGenerator[T]) -> T:
-    """The result of a generator of this driver, which blocks in place and yields nothing."""
-    try:
-        generator.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("a generator of this driver yielded instead of blocking in place")
 
 
 class Parker(runtime.Parker):
@@ -124,6 +115,5 @@ def check_patches() -> None:
     patched = [part for part in _GEVENT_PARTS if gevent is not None and gevent.is_module_patched(part)]
     missing = [part for part in _GEVENT_PARTS if part not in patched]
     if patched and missing:
-        raise OptionsError(
-            f"gevent has patched {', '.join(patched)}, but not {', '.join(missing)}: {PATCHED_IN_PART}"
-        )
+        found = f"gevent has patched {', '.join(patched)}, but not {', '.join(missing)}"
+        raise OptionsError(f"{found}: {PATCHED_IN_PART}")

@@ -5,7 +5,6 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from .. import clock
 from .._async.connections import Endpoint
 from .._async.engine import Engine
 from .._async.runtime import run
@@ -86,10 +85,8 @@ class RLock(BaseLock[LossSignal], AsyncLock):
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock, asked of the masters; see `rlock.RLock.locked`."""
-        engine = self._client._engine()
-        return await engine.perform(
-            inspect.locked(engine.masters, self.name, self._options.lease.request_timeout)
-        )
+        engine, timeout = self._client._engine(), self._options.lease.request_timeout
+        return await engine.perform(inspect.locked(engine.masters, self.name, timeout))
 
 
 class Client(BaseClient[RLock, "ReadyClient", "AsyncSemaphore", "AsyncLocks", "AsyncLeader"]):
@@ -170,7 +167,7 @@ class Client(BaseClient[RLock, "ReadyClient", "AsyncSemaphore", "AsyncLocks", "A
                 dead = self._engines.pop(loop, None)
                 if dead is not None:  # otherwise another thread was faster
                     dead.abandon()
-            engine = Engine(self._endpoints, self._options, clock.now)
+            engine = Engine(self._endpoints, self._options)
             engine.holds.client = weakref.ref(self)
             self._engines[asyncio.get_running_loop()] = engine
         return engine

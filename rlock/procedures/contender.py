@@ -42,9 +42,7 @@ class Findings:
     #: Owners with a minority of votes that two looks saw unchanged, so they may be dead. No further split is
     #: settled in their favour: otherwise this contender would give back its votes for them again and again.
     passed_over: set[str] = field(default_factory=set)
-
-    #: The highest fencing token that masters have given to attempts of this acquire.
-    token: int = 0
+    token: int = 0  # the highest fencing token that masters have given to attempts of this acquire
 
     def next_token(self) -> int:
         """A fencing token above those of its rounds and messages; 0: it knows none."""
@@ -74,16 +72,13 @@ class Contender:
         self.label = key.label + SHARED if options.shared else key.label
         self.until = until
         self.stage = Stage.NEW
-        #: Owner tokens that may have votes, or a place.
-        self.owners: list[str] = []
+        self.owners: list[str] = []  # owner tokens that may have votes, or a place
         self.place: Place | None = None
         #: The messages for it, and where its thread or task sleeps; the driver's own, made on first use.
         self.inbox: Any = None
         self.parker: Any = None
-        #: The contender has left the local queue, or is about to.
-        self.is_withdrawn = False
-        #: The writer's hold of the same owner, whose reader it asks for.
-        self.writer = writer
+        self.is_withdrawn = False  # the contender has left the local queue, or is about to
+        self.writer = writer  # the writer's hold of the same owner, whose reader it asks for
         self.findings = Findings()
         self.began_at = began_at
         #: Its events that were emitted: each one once, also if Ctrl-C comes between two lines.
@@ -94,10 +89,7 @@ class Contender:
         return LostRound(findings.ballot, findings.verdict, self.stage, nudged, now >= self.until)
 
     def step(self, step: Step) -> None:
-        stage = STAGES.get((self.stage, step))
-        if stage is None:
-            raise ValueError(f"a contender that is {self.stage.value} cannot {step.value}")
-        self.stage = stage
+        self.stage = STAGES[self.stage, step]
 
     def confirmed_by(self, masters: int, quorum: int) -> bool:
         """Note how many masters confirm the subscription; whether the next round asks for a place now."""

@@ -157,10 +157,8 @@ def init(masters: Masters, timeout: float) -> WaitGenerator[dict[str, str | None
     found: dict[str, str | None] = dict.fromkeys(context.masters, "no answer in time")
     found |= faults(context, ballot)
     answering = [i for i, vote in ballot.votes.items() if vote.code != Code.FAULT]
-    requests = [
-        Request(commands.handshake(guard.run_id(i), "vouched"), timeout, Settle.ALL, targets=(i,))
-        for i in answering
-    ]
+    vouched = [commands.handshake(guard.run_id(i), "vouched") for i in answering]
+    requests = [Request(one, timeout, Settle.ALL, (i,)) for i, one in zip(answering, vouched, strict=True)]
     ballots = yield from masters.call_many(requests)
     for i, noted in zip(answering, ballots, strict=True):
         if (vote := noted.votes.get(i)) is not None:

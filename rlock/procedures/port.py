@@ -30,6 +30,7 @@ from .contender import Contender, Grant
 T = TypeVar("T")
 #: A generator that yields where its driver has to wait, and returns a T. Only the driver reads the values.
 WaitGenerator = Generator[Any, Any, T]
+Targets = Sequence[int] | None  # masters by index; None: all of them
 
 
 def new_owner(client: str) -> str:
@@ -51,8 +52,7 @@ class ClientContext:
     primaries: dict[int, str] = field(default_factory=dict)
     timed_out: dict[int, float] = field(default_factory=dict)  # when a command to a master did so last
     pending_events: PendingEvents = field(default_factory=PendingEvents)
-    #: Makes an owner token.
-    new_owner: Callable[[str], str] = new_owner
+    new_owner: Callable[[str], str] = new_owner  # makes an owner token
 
     @cached_property
     def quorum(self) -> int:
@@ -65,7 +65,7 @@ class Request(NamedTuple):
     command: Command
     timeout: float
     settle: Settle = Settle.VERDICT
-    targets: Sequence[int] | None = None  # None: all masters
+    targets: Targets = None
     resend_for: float = 0.0  # a master that cannot be reached gets it if it is back within this time
     count_late: bool = False  # the ballot also takes the replies that come when nobody waits any more
     wanted: Callable[[], bool] | None = None  # asked right before the first byte is sent; False: nothing is
@@ -92,9 +92,7 @@ class Masters(Protocol):
     def read_arrived(self) -> None:
         """Read the replies that have arrived, if the driver can do so at once. Waits for nothing."""
 
-    def send(
-        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
-    ) -> None:
+    def send(self, command: Command, targets: Targets = None, *, resend_for: float = 0.0) -> None:
         """Send a command to all masters (or ``targets``) and wait for nothing; the replies are dropped.
 
         Raises nothing. A master that cannot be reached gets it when it is back within ``resend_for`` seconds.

@@ -4,7 +4,6 @@ So a lock outlives the restart of all masters, one after another. A lease that w
 gets the other masters, too.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,13 +19,10 @@ from ..rules.quorum import Ballot, Settle
 from .port import ClientContext, Masters, Request, WaitGenerator
 from .release import end
 
-#: Locks in one command: it blocks a master for about 0.2 ms.
-BATCH = 100
+BATCH = 100  # locks in one command: it blocks a master for about 0.2 ms
 
-#: `commands.renew` or `commands.heal`.
-Make = Callable[..., Command]
-#: The holds that each master lacks.
-Missing = Mapping[int, Sequence[Hold]]
+Make = Callable[..., Command]  # `commands.renew` or `commands.heal`
+Missing = Mapping[int, Sequence[Hold]]  # the holds that each master lacks
 Healed = defaultdict[Hold, list[Answer]]
 
 
@@ -47,9 +43,7 @@ class RenewalRound(NamedTuple):
 def renew(masters: Masters, holds: Sequence[Hold]) -> WaitGenerator[RenewalRound]:
     """Prolong ``holds`` on all masters. The caller applies the decided outcomes, then calls `heal`."""
     context, batched = masters.context, list(in_batches(holds))
-    requests = [
-        request(context, commands.renew, batch, Settle.WON_OR_ALL, count_late=True) for batch in batched
-    ]
+    requests = [request(context, commands.renew, one, Settle.WON_OR_ALL, count_late=True) for one in batched]
     ballots = yield from masters.call_many(requests)
     _end_again(masters, holds)
     batches = list(zip(batched, ballots, strict=True))
@@ -101,9 +95,7 @@ def in_batches(holds: Iterable[Hold]) -> Iterator[list[Hold]]:
             yield group[start : start + BATCH]
 
 
-def heal(
-    masters: Masters, round_: RenewalRound, until: float = math.inf
-) -> WaitGenerator[list[RenewalOutcome]]:
+def heal(masters: Masters, round_: RenewalRound, until: float) -> WaitGenerator[list[RenewalOutcome]]:
     """Put back the missing keys; the outcomes that `renew` left undecided.
 
     Waits for the last replies to the renewal, at most until ``until``. Sends nothing if no key is missing.

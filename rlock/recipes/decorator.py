@@ -16,12 +16,7 @@ from ..rules.options import ClientOptions, LockOptions
 from .decorated import Decorator, Name, Options, Skip, described, name_from
 
 #: The results of generator functions, also under `contextlib.contextmanager` and `asynccontextmanager`.
-_UNSTARTED = (
-    Generator,
-    AsyncGenerator,
-    contextlib._GeneratorContextManager,
-    contextlib._AsyncGeneratorContextManager,
-)
+_UNSTARTED = (Generator, AsyncGenerator, contextlib._GeneratorContextManagerBase)
 #: The client that each factory returned, for all decorators that name the factory.
 _made: dict[Callable[[], Any], Any] = {}
 #: The clients that tests put in the place of a client or of its factory (`rlock.testing.use`).
@@ -120,9 +115,10 @@ def _is_client(client: object) -> bool:
 
 
 def _lock(client: Any, name: str, options: Mapping[str, Any]) -> Any:
-    if not options.get("shared"):
-        return client.lock(name, **{key: value for key, value in options.items() if key != "shared"})
-    return client.read_write_lock(name, **{key: options[key] for key in options if key != "shared"}).reader
+    given = {key: value for key, value in options.items() if key != "shared"}
+    return (
+        client.read_write_lock(name, **given).reader if options.get("shared") else client.lock(name, **given)
+    )
 
 
 def _client(source: Any) -> Any:

@@ -221,9 +221,7 @@ def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool =
     return _command(scripts.CONFIRM, keys, words, decode, owner, by_source=True)
 
 
-def transfer(
-    handle: Handle, present: str, owner: str, *, checked: bool = False, guarded: bool = True
-) -> Command:
+def transfer(handle: Handle, present: str, owner: str, *, checked: bool = False, guarded: bool) -> Command:
     """Put an owner token in the place of the present one, with the rest of its lease.
 
     ``checked``: only where no fencing token above the handle's mark was given.
@@ -244,9 +242,7 @@ def handshake(run_id: str, memory: str, known: str = "") -> Command:
     return _command(scripts.HANDSHAKE, (NOTE,), (run_id, memory, known), replies.decode_handshake)
 
 
-def status(
-    name: str, waiters: int = STATUS_WAITERS, *, guarded: bool = True, list_readers: bool = False
-) -> Command:
+def status(name: str, waiters: int = STATUS_WAITERS, *, guarded: bool, list_readers: bool = False) -> Command:
     """Ask who holds the lock, and for the first ``waiters``, one or more."""
     keys = (name, queue(name), *_note(guarded or list_readers), *((readers(name),) if list_readers else ()))
     return _command(scripts.STATUS, keys, (str(waiters - 1),), replies.decode_status, unwritten=name)

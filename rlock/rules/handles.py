@@ -30,9 +30,8 @@ class Handle(NamedTuple):
     def text(self) -> str:
         """In one word, without a character that the shell changes."""
         numbers = self.token, self.mark - self.token, self.hold_count, self.lease_ms
-        text = ":".join(
-            ("rlock2", quote(self.name), quote(self.owner, "/@"), *map(str, numbers), "".join(self.fleet))
-        )
+        owner, fleet = quote(self.owner, "/@"), "".join(self.fleet)
+        text = ":".join(("rlock2", quote(self.name), owner, *map(str, numbers), fleet))
         return f"{text}:{checksum(text)}"
 
     @classmethod
@@ -43,9 +42,8 @@ class Handle(NamedTuple):
             version, name, owner, *words, fleet = rest.split(":")
             token, above, count, lease_ms = map(int, words)
             numbers = token, token + above, count, lease_ms
-            handle = cls(
-                check_name(unquote(name)), unquote(owner), *numbers, tuple(re.findall("....", fleet))
-            )
+            masters = tuple(re.findall("....", fleet))
+            handle = cls(check_name(unquote(name)), unquote(owner), *numbers, masters)
             known = checksum(rest) == check and version == "rlock2"
             if not known or min(*numbers, 1 + above) < 1 or not is_owner(handle.owner):
                 raise ValueError

@@ -12,8 +12,7 @@ from .lease import EXPIRED, Lease, LeaseEvent, LockVotes
 from .options import LockOptions
 from .timing import RENEW_SLACK_S, renew_period, retry_period
 
-#: The cause of a loss that the owner asked for.
-FIXED = "fixed lease"
+FIXED = "fixed lease"  # the cause of a loss that the owner asked for
 _NO_REFUSALS: Mapping[int, float] = {}
 
 
@@ -51,11 +50,9 @@ WITHIN = Stop("writer", "the writer of the same owner holds it")
 class RenewalState:
     """The watchdog's notes about one hold. A new one has these values."""
 
-    #: When the hold is due, or was due if the watchdog has taken it.
-    due_at = math.inf
+    due_at = math.inf  # when the hold is due, or was due if the watchdog has taken it
     stopped: Stop | None = None
-    #: The last renewal whose votes were incomplete.
-    last_votes: LockVotes | None = None
+    last_votes: LockVotes | None = None  # the last renewal whose votes were incomplete
     #: Masters that refuse this lock alone, and until when nobody asks them again.
     refused_until: Mapping[int, float] = _NO_REFUSALS
 
@@ -65,8 +62,7 @@ class ReportState:
 
     #: Events that wait until the acquire was reported; None: it was, or nobody observes.
     pending_events: Any = None
-    #: The release or the loss was reported, or is being reported.
-    end_reported = False
+    end_reported = False  # the release or the loss was reported, or is being reported
     #: Set by the driver when the hold is lost; made when somebody asks for it.
     signal: Any = None
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Self
 #: The characters that a host's or thread's name may not bring into an owner token.
 _UNSAFE = re.compile(r"[^\w.@-]+")
 _UUID = re.compile(r"[0-9a-f]{32}")
-#: A UUID of version 7, see `owner_token`.
-_TIMED_UUID = re.compile(r"([0-9a-f]{12})7[0-9a-f]{19}")
+_TIMED_UUID = re.compile(r"([0-9a-f]{12})7[0-9a-f]{19}")  # A UUID of version 7, see `owner_token`
 #: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
 _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)", re.ASCII)
 
@@ -24,8 +23,7 @@ MAX_TOKEN_BYTES = 512
 SHARED = "+shared"
 #: So much of a uuid is that of a writer, and of all readers that its owner becomes.
 BANNED = 20
-#: The one field of a lock that readers hold, see `lua/acquire.lua`.
-READERS = f"readers:{'0' * 32}"
+READERS = f"readers:{'0' * 32}"  # the one field of a lock that readers hold, see `lua/acquire.lua`
 #: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
 _READER_OF = "rlock:reader-of:"
 REDISSON_CHANNEL = "redisson_lock__channel:"
@@ -118,11 +116,6 @@ def is_owner(field: str) -> bool:
     return bool(client and _UUID.fullmatch(uuid)) or _REDISSON_OWNER.fullmatch(field) is not None
 
 
-def is_lock(holder: str, count: int | None) -> bool:
-    """Whether a hash with this field and hold count is a lock. None: the value is no number."""
-    return count is not None and count >= 0 and is_owner(holder)
-
-
 def since(owner: str) -> float | None:
     """The Unix time in seconds at which an owner token was made; None for a token of another program."""
     found = _TIMED_UUID.fullmatch(owner.rpartition(":")[2])
@@ -145,8 +138,7 @@ class Wire(NamedTuple):
 
     #: Redisson uses the same locks. It does not know rlock's queue.
     shared: bool = False
-    #: The message to all waiters, see `lua/release.lua`.
-    message: str = "owner"
+    message: str = "owner"  # the message to all waiters, see `lua/release.lua`
 
     def channel(self, name: str) -> str:
         if self.shared:  # as Redisson's `RedissonObject.prefixName`

@@ -40,9 +40,8 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.interop, str | None) or self.interop not in WIRES:
-            raise OptionsError(
-                f'interop must be "redisson", to share locks with Java, or None, not {shown(self.interop)}'
-            )
+            given = shown(self.interop)
+            raise OptionsError(f'interop must be "redisson", to share locks with Java, or None, not {given}')
         for option in ("ttl", "max_ttl", "request_timeout", "restart_guard"):
             check, value = _check_ttl if "ttl" in option else check_seconds, getattr(self, option)
             if value is not None or check is _check_ttl:  # as a float: a Fraction cannot be formatted

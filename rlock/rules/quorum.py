@@ -95,10 +95,6 @@ class Ballot:
             self.faulted -= 1
             self.settled = self._decided()
 
-    def await_all(self) -> None:
-        self.settle = Settle.ALL
-        self.settled = self._decided()
-
     @property
     def answered(self) -> int:
         return self.granted + self.refused
@@ -106,10 +102,8 @@ class Ballot:
     @property
     def voters(self) -> int:
         """How many masters have a vote: they answered, are not guarded, and the key is a lock or free."""
-        return sum(
-            not vote.guarded and vote.code not in (Code.FAULT, Code.NOT_A_LOCK)
-            for vote in list(self.votes.values())
-        )
+        counted = [vote.code for vote in list(self.votes.values()) if not vote.guarded]
+        return sum(code not in (Code.FAULT, Code.NOT_A_LOCK) for code in counted)
 
     @property
     def outstanding(self) -> int:
@@ -152,19 +146,15 @@ class Ballot:
     @property
     def hopeless(self) -> bool:
         """Whether waiting cannot bring a quorum: too many masters need another setting or another key."""
-        stuck = sum(
-            vote.code == Code.NOT_A_LOCK or (vote.fault is not None and vote.fault.kind in LASTING)
-            for vote in list(self.votes.values())
-        )
-        return stuck > self.masters - self.quorum
+        votes = list(self.votes.values())
+        lasting = sum(vote.fault is not None and vote.fault.kind in LASTING for vote in votes)
+        return lasting + sum(vote.code == Code.NOT_A_LOCK for vote in votes) > self.masters - self.quorum
 
     @property
     def duplicated(self) -> bool:
         """Whether two masters of the list are one server: then no count is right."""
-        return any(
-            vote.fault is not None and vote.fault.kind is FaultKind.DUPLICATE
-            for vote in list(self.votes.values())
-        )
+        faults = [vote.fault for vote in list(self.votes.values()) if vote.fault is not None]
+        return any(fault.kind is FaultKind.DUPLICATE for fault in faults)
 
     def foreign_holder(self, *, voters_only: bool = False) -> str | None:
         """The other owner that a quorum of masters (with a vote) named; None: no owner certainly has one."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
-from .keys import MAX_TOKEN, is_lock, is_owner, token_of
+from .keys import MAX_TOKEN, is_owner, token_of
 
 
 def text(value: Any) -> str:
@@ -81,7 +81,7 @@ def decode_one(reply: Any) -> Vote:
     if not 0 <= token <= MAX_TOKEN:
         return _no_vote(reply, FaultKind.ERROR)  # a stranger wrote it, and the connection is well
     holder = holder.decode("utf-8", "replace")
-    if note is not None and code == _FOREIGN and not is_lock(holder, count):
+    if note is not None and code == _FOREIGN and not (count >= 0 and is_owner(holder)):
         return Vote(Code.NOT_A_LOCK, note=note)
     # By position: keywords take twice as long, on the path of each acquire.
     queue = Queue(queued) if queued else NO_QUEUE
@@ -144,7 +144,7 @@ def online(replication: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _refusal(vote: Vote) -> Vote:
     """The vote of a script that names a holder: a refusal, as if it had been asked for the lock."""
-    if vote.code == _YES and is_lock(vote.holder, vote.hold_count):
+    if vote.code == _YES and vote.hold_count >= 0 and is_owner(vote.holder):
         return vote._replace(code=_FOREIGN)
     code = Code.NOT_A_LOCK if vote.code == _YES else vote.code
     return vote._replace(code=code, holder="", hold_count=0)

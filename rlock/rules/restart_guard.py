@@ -85,36 +85,6 @@ class MemoryEpoch(NamedTuple):
 UNKNOWN = MemoryEpoch("", None, -math.inf, "", NEW, -math.inf)
 
 
-def judge(
-    report: MemoryReport, before: MemoryEpoch, now: float, last_reply_at: float, *, new_connection: bool
-) -> MemoryEpoch:
-    """Judge the report of a handshake, given the epoch that was known before it.
-
-    ``last_reply_at``: when the previous connection got its last reply, or an earlier instant.
-    """
-    note = Note.parse(report.note)
-    if note is None:
-        return MemoryEpoch("", None, now, report.run_id, NEW if before is UNKNOWN else FLUSHED, now)
-    # The master replied before `now`, so its memory is at least this old.
-    whole_from = now - max(0, report.time_us - note.since_us) / 1e6 if note.since_us else -math.inf
-    reason = NEW
-    if before is not UNKNOWN and note.since_us:
-        if before.first_us == note.first_us:
-            # The same memory: keep the first estimate, because this reply may have been read late.
-            whole_from, reason = before.whole_from, before.reason
-        elif before.run_id != report.run_id or before.first_us is None or before.first_us < note.first_us:
-            # This memory began after the last reply of the one before. By the master's clock it may be
-            # older, because somebody may have set that clock.
-            whole_from = max(whole_from, last_reply_at)
-            reason = FLUSHED if before.run_id == report.run_id else RESTARTED
-        # Else the memory is older than its note said: `Guard.first_use`.
-    if not report.run_id:
-        # A snapshot may have restored an old note, and without a run_id nothing shows it.
-        whole_from = now if new_connection or before is UNKNOWN else max(whole_from, before.whole_from)
-        reason = NO_INFO
-    return MemoryEpoch(report.note, note.first_us, whole_from, report.run_id, reason, now)
-
-
 class Guard:
     """The memory epochs of all masters of one client. Not thread-safe: the driver serialises the calls.
 
@@ -170,11 +140,37 @@ class Guard:
         last_reply_at: float = -math.inf,
         new_connection: bool = True,
     ) -> None:
-        """Judge the report of a handshake: only a handshake tells the age of a memory."""
-        if self.on:
-            before = self._epochs[master]
-            self._epochs[master] = judge(report, before, now, last_reply_at, new_connection=new_connection)
-            self._read_longest(master)
+        """Judge the report of a handshake: only a handshake tells the age of a memory.
+
+        ``last_reply_at``: when the previous connection got its last reply, or an earlier instant.
+        """
+        if not self.on:
+            return
+        note, before, run_id = Note.parse(report.note), self._epochs[master], report.run_id
+        first_us, whole_from, reason = None, now, NEW if before is UNKNOWN else FLUSHED
+        if note is not None:
+            # The master replied before `now`, so its memory is at least this old.
+            whole_from = now - max(0, report.time_us - note.since_us) / 1e6 if note.since_us else -math.inf
+            first_us, reason = note.first_us, NEW
+            if before is not UNKNOWN and note.since_us:
+                if before.first_us == first_us:
+                    # The same memory: keep the first estimate, because this reply may have been read late.
+                    whole_from, reason = before.whole_from, before.reason
+                elif before.run_id != run_id or before.first_us is None or before.first_us < first_us:
+                    # This memory began after the last reply of the one before. By the master's clock it may
+                    # be older, because somebody may have set that clock.
+                    whole_from = max(whole_from, last_reply_at)
+                    reason = FLUSHED if before.run_id == run_id else RESTARTED
+                # Else the memory is older than its note said: `first_use`.
+            if not run_id:
+                # A snapshot may have restored an old note, and without a run_id nothing shows it.
+                whole_from = (
+                    now if new_connection or before is UNKNOWN else max(whole_from, before.whole_from)
+                )
+                reason = NO_INFO
+        text = "" if note is None else report.note
+        self._epochs[master] = MemoryEpoch(text, first_us, whole_from, run_id, reason, now)
+        self._read_longest(master)
 
     def first_use(self, now: float) -> list[tuple[int, str]]:
         """The masters whose memory may be older than their notes say, with these notes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -111,7 +112,7 @@ def _losing(lock: BaseLock[Any]) -> WaitGenerator[None]:
     # What the watchdog does when a renewal is due. It may be long until then, and a lock that is not renewed
     # would never ask.
     round_ = yield from renew(engine.masters, holds)
-    told = [*round_.decided, *(yield from heal(engine.masters, round_))]
+    told = [*round_.decided, *(yield from heal(engine.masters, round_, math.inf))]
     disowned = [renewal for renewal in told if renewal.event is LeaseEvent.DISOWNED]
     for hold in engine.watchdog._apply(disowned):
         engine.watchdog.report_loss(hold)

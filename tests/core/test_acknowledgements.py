@@ -54,7 +54,7 @@ ASKED: list[tuple[Command, list[str]]] = [
     (commands.acquire("job", "me:1", 9_000), []),
     (commands.renew(9_000, [("job", "you:1", 1, 9)]), []),
     (READ_ON, []),
-    (commands.status("another"), ["PUBLISH"]),
+    (commands.status("another", guarded=True), ["PUBLISH"]),
     (commands.fence("job", "you:1", EPOCH_US), ["PUBLISH"]),
 ]
 

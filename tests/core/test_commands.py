@@ -61,7 +61,7 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
     check(commands.wait(where))
     check(commands.confirm(name, owner, 9_000, 7))
     check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))
-    check(commands.status(name))
+    check(commands.status(name, guarded=True))
 
 
 def test_an_owner_token_ends_with_a_uuid_of_version_7() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -32,7 +33,7 @@ YOUNG, HEALED, EVICTED = told(1, guarded=True), told(2), told(-1)
 def renewal(world: World, *holds: Hold) -> dict[str, LeaseEvent]:
     """Both halves of a renewal; what became of each lock."""
     round_: RenewalRound = world.run(renew(world, holds))
-    healed: list[RenewalOutcome] = world.run(heal(world, round_))
+    healed: list[RenewalOutcome] = world.run(heal(world, round_, math.inf))
     found = [(r.hold.name, r.event) for r in [*round_.decided, *healed]]
     assert len(found) == len(dict(found)) == len(holds), "each lock is judged once"
     return dict(found)
@@ -134,7 +135,7 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     round_ = world.run(renew(world, [released, lost, over, held]))
     released.lease.on(LeaseEvent.RELEASE)
     lost.lease.on(LeaseEvent.DISOWNED, "taken")
-    world.run(heal(world, round_))
+    world.run(heal(world, round_, math.inf))
     (asked,) = world.sent(scripts.HEAL)
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
@@ -154,7 +155,7 @@ def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
     for ask in asks:
         keys = int(words(ask)[2])
         assert words(ask)[3 + keys] == ("3000" if keys == 3 else "10000")
-    assert world.run(heal(world, round_)) == []
+    assert world.run(heal(world, round_, math.inf)) == []
     assert not world.sent(scripts.HEAL)
 
 

@@ -160,7 +160,7 @@ def test_a_release_that_a_master_missed_comes_first_while_it_means_something(
     calls.now += after_s
     calls._connections.down.clear()
     calls.reconnect()
-    calls.send(commands.status("job"))
+    calls.send(commands.status("job", guarded=True))
     assert calls.servers[0].ran == ["acquire", *resent, "status"]
 
 

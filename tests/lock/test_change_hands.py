@@ -182,7 +182,7 @@ def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
     begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)
 
     def swap(present: Handle, owner: Handle) -> None:
-        command = commands.transfer(owner, present.owner, owner.owner)
+        command = commands.transfer(owner, present.owner, owner.owner, guarded=True)
         engine.perform(engine.masters.call(Request(command, 1.0, Settle.ALL)))
 
     def gives_it_back(*args: Any) -> Any:
