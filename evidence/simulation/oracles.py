@@ -120,6 +120,8 @@ class Oracles:
         """A client passes on what is handed to a place that it has left, unless something is held up."""
         if client.dead or token in self._wanted(client) or token not in host.left(name) or self._is_held_up():
             return
+        if all(link.host is not host for link in client.commands.links):
+            return  # a former primary takes its commands
         if self.events.now > until:
             self.accuse(name, token, host.name, "was handed to a place that its client had left")
         self.events.after(SAMPLE_S, partial(self._look_at_hand_off, client, host, name, token, until))
