@@ -16,9 +16,8 @@ from rlock.rules import scripts
 from rlock.rules.keys import READERS
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named
+from .world import ABSENT, DENIED, DOWN, FORGETFUL, ODD, OPTIONS, YES, Call, Send, World, held_by, named
 
-FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
 YOUNG, OLD = "b:ff", "c:00"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +14,7 @@ from rlock.rules.options import LeaseOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.waiting import MOVES, STAGES, LostRound, Move, Stage, Step, next_move
 
-from .world import DENIED, DOWN, ODD
+from .world import DENIED, DOWN, ODD, cast
 
 YES = Vote(Code.YES, "me:1")
 THEIRS = Vote(Code.FOREIGN, "them:1", 1, 9_000)
@@ -25,14 +24,6 @@ YOUNG = THEIRS._replace(guarded=True)
 NOW = 1000.0
 #: The stages in which a contender sends rounds.
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
-
-
-def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballot:
-    ballot = Ballot(len(votes), settle)
-    for i, vote in enumerate(votes):
-        if vote is not None:
-            ballot.cast(i, vote)
-    return ballot
 
 
 def states(ballot: Ballot) -> list[LostRound]:

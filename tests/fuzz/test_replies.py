@@ -31,13 +31,12 @@ from rlock.procedures.renew import judge
 from rlock.rules import keys, replies
 from rlock.rules.keys import NOTE
 from rlock.rules.lease import LockVotes
-from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 
 from ..core.test_one_connection import Hearing
 from ..core.test_one_connection import hearing as hearing  # a fixture
 from ..core.test_restart_guard import told
-from ..core.world import World, a_hold
+from ..core.world import World, a_hold, cast
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, raw, tell
 from ..telemetry.happenings import Ledger
@@ -100,9 +99,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str, data
     vote = decode(reply)
     assert vote.fault is not None or vote.code in set(Code) - {Code.FAULT}
     assert name == "wait" or 0 <= vote.token <= keys.MAX_TOKEN
-    ballot = Ballot(3)
-    for i in range(3):
-        ballot.cast(i, vote)
+    ballot = cast([vote] * 3)
     if name == "renew":
         for i in range(2):
             judge(world.context, a_hold(), LockVotes(ballot, i))
