@@ -49,9 +49,8 @@ NUMBERS = (
     *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15 - 1, 9 * 10**15)),
 )
 NUMBER = st.sampled_from(NUMBERS) | st.integers(0, 2**64).map(lambda number: b"%d" % number)
-WORD = (
-    st.binary(max_size=20) | st.sampled_from((OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)) | NUMBER
-)
+PLACES = (OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)
+WORD = st.binary(max_size=20) | st.sampled_from(PLACES) | NUMBER
 WORDS = st.lists(WORD, max_size=4).map(b" ".join)
 #: The parser replaces bytes that are no text.
 ERROR = st.sampled_from(("", "NOPERM x", "\ufffd", "NOSCRIPT")).map(hiredis.ReplyError)
