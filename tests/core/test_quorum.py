@@ -51,9 +51,7 @@ def all_ballots(kinds: tuple[Vote, ...], masters: int) -> list[Ballot]:
     ],
     ids=["a holder", "two contenders", "a queue", "young masters", "obstacles"],
 )
-def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
-    kinds: tuple[Vote, ...], masters: int
-) -> None:
+def test_every_ballot_in_every_state_has_the_move_of_the_rules(kinds: tuple[Vote, ...], masters: int) -> None:
     """The conditions are written a second time here, from the rules and not from the table."""
     quorum = masters // 2 + 1
     for ballot in all_ballots(kinds, masters):

@@ -205,9 +205,7 @@ class World(Port, Masters, Notifications):
 
     def read_arrived(self) -> None: ...
 
-    def send(
-        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
-    ) -> None:
+    def send(self, command: Command, targets: Any = None, *, resend_for: float = 0.0) -> None:
         self.note(Send(command, 0.0, targets=targets, resend_for=resend_for))
 
     def is_subscribed(self, name: str) -> bool:
