@@ -186,9 +186,8 @@ def publish() -> int:
     known = {part.name: known[part.name] for part in PARTS if part.name in known}
     PUBLISHED.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
     environment = os.environ | {"PYTHONPATH": str(TOP)}
-    return subprocess.run(
-        [sys.executable, "docs/tools/site_drawings.py"], cwd=TOP, env=environment
-    ).returncode
+    command = [sys.executable, "docs/tools/site_drawings.py"]
+    return subprocess.run(command, cwd=TOP, env=environment).returncode
 
 
 def main(words: Sequence[str] | None = None) -> int:

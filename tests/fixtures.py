@@ -85,10 +85,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "real_masters: looks into a server, or has another process use it; not for masters in memory",
-    )
+    real = "real_masters: looks into a server, or has another process use it; not for masters in memory"
+    config.addinivalue_line("markers", real)
     config.addinivalue_line("markers", "kinds(*names): only for these kinds of client (tests/lock)")
     # The workers inherit it: a run that goes on past midnight keeps the seeds that its header names.
     os.environ[seeds.VARIABLE] = str(seeds.seed_of_the_day())

@@ -170,9 +170,7 @@ class Box:
         assert echo == owner
         return codes
 
-    def heal(
-        self, owner: str = MINE, lease_ms: int | str = LEASE_MS, count: int = 1, token: int = TOKEN
-    ) -> Any:
+    def heal(self, owner: str = MINE, lease_ms: int = LEASE_MS, count: int = 1, token: int = TOKEN) -> Any:
         keys = [LOCK, FENCE, _ban(owner), NOTE]
         echo, codes, _ = self.call("renew", keys, lease_ms, FENCE_MS, owner, count, token)
         assert echo == owner

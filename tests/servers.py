@@ -194,17 +194,20 @@ class Janitor:
         client.set(NOTE, f"{server['run_id']} 0 100")
 
 
+def state(pid: int) -> str:
+    """The letter that /proc has for the process; X: there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def gone(pid: int, within_s: float = 3.0) -> bool:
     """Whether the process ends in time; a zombie of a foreign parent counts as ended."""
     deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
+    while not (ended := state(pid) in "ZX") and time.monotonic() < deadline:
         time.sleep(0.01)
-    return False
+    return ended
 
 
 def descendants(root: int) -> set[int]:
@@ -212,10 +215,10 @@ def descendants(root: int) -> set[int]:
     children: dict[int, set[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            letter, parent = path.read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it has ended meanwhile
-        if state != "Z":
+        if letter != "Z":
             children.setdefault(int(parent), set()).add(int(path.parent.name))
     found: set[int] = set()
     parents = {root}

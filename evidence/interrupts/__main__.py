@@ -246,9 +246,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Exit status: 0 nothing failed; 1 something did."""
     parser = argparse.ArgumentParser(prog="python -m evidence.interrupts", description=__doc__)
     parser.add_argument("--again", action="store_true", help="a signal handler that uses the client instead")
-    parser.add_argument(
-        "--collect", action="store_true", help="the garbage collector uses the client instead"
-    )
+    parser.add_argument("--collect", action="store_true", help="the garbage collector uses it instead")
     parser.add_argument("--asyncio", action="store_true", help="a cancellation of a task instead")
     parser.add_argument("--only", action="append", help="these operations")
     parser.add_argument("--work", action="append", help="with --again, --collect or --asyncio: this work")

@@ -247,12 +247,8 @@ OF_TASKS: dict[str, Operation] = {
 }
 
 #: The operations that acquire, or release, once; the others do both, or none.
-ACQUIRES = {
-    name
-    for name in OF_THREADS
-    if "acquire" in name or name in ("adopt", "hand-over to it", "try a busy lock")
-}
-RELEASES = {name for name in OF_THREADS if "release" in name or name == "detach"}
+ACQUIRES = {"adopt", "hand-over to it", "try a busy lock", *(one for one in OF_THREADS if "acquire" in one)}
+RELEASES = {"detach", *(one for one in OF_THREADS if "release" in one)}
 
 
 def change(name: str, result: object, error: BaseException | None) -> int:

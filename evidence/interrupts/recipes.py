@@ -44,9 +44,8 @@ async def leader(scene: Scene) -> AsyncIterator[Call]:
 
     if not (scene.tasks and scene.beside):
         yield work
-        if not (
-            scene.tasks or ours._end
-        ):  # before the first line of __exit__, as with anything that `with` leaves
+        # Ctrl-C came before the first line of __exit__, as with anything that `with` leaves.
+        if not (scene.tasks or ours._end):
             ours.__exit__()
         return
     scene.frees = False

@@ -38,6 +38,7 @@ from rlock.testing.contention.history import History
 from rlock.testing.contention.journal import Journal, now_ns
 from rlock.testing.contention.recorder import Hold, Recorder
 from rlock.testing.local.embedded import Master, ServerBinary
+from tests.docs.pages import write_scripts
 from tests.faults import clock
 from tests.servers import raw, servers_found
 
@@ -106,18 +107,14 @@ class Disk:
     def __init__(self, library: Path, folder: Path) -> None:
         self.data = folder / "data"
         self.data.mkdir(parents=True)
-        self._library = library
+        self._library, self._folder = library, folder
         self._kept = folder / "kept"
-        self._program = folder / "on-this-disk"
         self._remember()
 
     def binary(self, server: ServerBinary) -> ServerBinary:
-        self._program.write_text(
-            f'#!/bin/sh\nLD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}" '
-            f'exec "{server.path}" "$@"\n'
-        )
-        self._program.chmod(0o755)
-        return ServerBinary(self._program, server.flavour, server.version)
+        preload = f'LD_PRELOAD="{self._library}" RLOCK_TEST_DISK="{self._kept}"'
+        write_scripts(self._folder, {"on-this-disk": f'{preload} exec "{server.path}" "$@"'})
+        return ServerBinary(self._folder / "on-this-disk", server.flavour, server.version)
 
     def cut(self, master: Master) -> int:
         """Kill the master, and drop all that it had not synced; how many bytes that were."""
@@ -264,10 +261,8 @@ def play(variant: Variant, cuts: int, servers: Sequence[ServerBinary]) -> tuple[
         count = min(variant.fleets, cuts)
         fleets = [CutFleet(i, variant, servers[i % len(servers)], library, folder) for i in range(count)]
         at_once = stack.enter_context(ThreadPoolExecutor(count))
-        runs = [
-            at_once.submit(fleet.run, cuts // count + (i < cuts % count), enough)
-            for i, fleet in enumerate(fleets)
-        ]
+        each, more = divmod(cuts, count)
+        runs = [at_once.submit(fleet.run, each + (i < more), enough) for i, fleet in enumerate(fleets)]
         while not all(run.done() for run in runs):
             time.sleep(0.5)
             if variant.red and overlaps(history.take(folder).holds):

@@ -10,12 +10,12 @@ Exit status: 0 all checks passed; 1 one failed.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
 import random
 import sys
 import textwrap
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,7 @@ def judged(history: Path) -> bool:
 
 
 def _options() -> Any:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--masters", type=int, default=5)
     parser.add_argument("--ttl", type=float, default=2.0)
     parser.add_argument("--minutes", dest="seconds", type=lambda text: float(text) * 60, default=180.0)
@@ -75,10 +73,9 @@ def _options() -> Any:
 
 
 def show(result: Result) -> None:
+    faults = ", ".join(f"{name} {count}" for name, count in result.faults.items())
     told = {"server": result.server, **result.figures}
-    told["faults"] = f"{sum(result.faults.values())}: " + ", ".join(
-        f"{k} {v}" for k, v in result.faults.items()
-    )
+    told["faults"] = f"{sum(result.faults.values())}: {faults}"
     for key, value in told.items():
         text = f"{value:.1f}" if isinstance(value, float) else str(value)
         print(textwrap.fill(text, 108, initial_indent=f"  {key:<24}", subsequent_indent=" " * 26))

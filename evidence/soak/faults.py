@@ -55,12 +55,10 @@ def disk(on: Field, dice: Random) -> None:
         _restart(on, "disk", masters, dice.uniform(0.0, 0.5), disk_lost=True)
 
 
-def _restart(
-    on: Field, fault: str, masters: Sequence[int], down_s: float, *, disk_lost: bool = False
-) -> None:
+def _restart(on: Field, fault: str, masters: list[int], down_s: float, *, disk_lost: bool = False) -> None:
     if not masters:
         return
-    on.note(fault, f"{list(masters)} down for {down_s:.1f} s")
+    on.note(fault, f"{masters} down for {down_s:.1f} s")
     for i in masters:
         on.fleet.kill(i)
     on.rest(down_s)
@@ -171,9 +169,8 @@ def slow(on: Field, dice: Random) -> None:
 
 def lose(on: Field, dice: Random) -> None:
     """Single requests are lost, or carried out and their replies lost; or half of one arrives."""
-    script = on.commands[
-        dice.choice(("acquire", "acquire", "release", "release", "renew", "fence", "confirm"))
-    ]
+    name = dice.choice(("acquire", "acquire", "release", "release", "renew", "fence", "confirm"))
+    script = on.commands[name]
     reply, then = dice.random() < 0.7, dice.choice(THEN)
     chosen = _proxies(on, dice)
     on.note("lose", f"{'reply' if reply else 'request'} of {script.name} on {len(chosen)}, {then}")

@@ -149,10 +149,7 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
 
     def command(self, i: int, *words: Any) -> bool:
         """A command of the nemesis; whether it was carried out."""
-        with (
-            contextlib.suppress(redis.RedisError, OSError),
-            contextlib.closing(raw(self.urls[i], 1.0)) as client,
-        ):
+        with contextlib.suppress(redis.RedisError, OSError), raw(self.urls[i], 1.0) as client:
             client.execute_command(*words)
             return True
         return False

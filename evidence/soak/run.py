@@ -45,9 +45,7 @@ PROGRESS_S = 30.0
 #: Errors that a fault explains.
 EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
 #: Ctrl-C within a destructor of redis-py: Python reports and drops it.
-DROPPED = re.compile(
-    r"Exception ignored in: <function \w+Parser\.__del__ .*?\n\nKeyboardInterrupt: \n", re.DOTALL
-)
+DROPPED = re.compile(r"(?s)Exception ignored in: <function \w+Parser\.__del__ .*?\n\nKeyboardInterrupt: \n")
 
 
 @dataclass(frozen=True)

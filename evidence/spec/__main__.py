@@ -113,10 +113,8 @@ def main() -> int:
         expected = case.expects(result)
         wrong += not expected
         verdict = "safe" if result.violated is None else f"violates {result.violated}"
-        figures = f"{result.states:,} | {result.steps} | {result.seconds:.0f}"
-        print(
-            f"| {case.name} | {case.module} | {verdict} | {figures} |{'' if expected else ' (!)'}", flush=True
-        )
+        figures = f"{result.states:,} | {result.steps} | {result.seconds:.0f} |{'' if expected else ' (!)'}"
+        print(f"| {case.name} | {case.module} | {verdict} | {figures}", flush=True)
         if result.violated and arguments.trace:
             print(result.output)
     return 1 if wrong else 0

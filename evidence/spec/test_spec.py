@@ -25,6 +25,8 @@ BEGIN: list[Event] = [
     (12, "grant", 2, 1, LEASE),
 ]
 HELD: list[Event] = [*BEGIN, (15, "counts", 1, 1, 0), (15, "counts", 2, 1, 0), (15, "win", 2, 1, 980)]
+#: The first owner asks, and a master has lost its memory.
+FLUSHED: list[Event] = [*BEGIN[:4], (6, "flush", 3, 0, 0), (7, "handshake", 3, 0, 0)]
 #: A master comes back with an old note, and the fleet has never granted a lease.
 RESTARTED: list[Event] = [*HELD, (21, "older", 3, 0, 0), (31, "handshake", 3, 0, 0)]
 RIGHT = {"held": HELD, "first use": [*RESTARTED, (32, "first", 3, 0, 12)]}
@@ -40,13 +42,7 @@ WRONG: dict[str, list[Event]] = {
     "a note that is older than the memory": [*HELD, (20, "flush", 3, 0, 0), (30, "handshake", 3, 0, 500)],
     "a first use that makes a memory too old": [*RESTARTED, (32, "first", 3, 0, 13)],
     "a renewal after the end": [*HELD, (1100, "extend", 1, 1, LEASE)],
-    "a vote of a young memory": [
-        *BEGIN[:4],
-        (6, "flush", 3, 0, 0),
-        (7, "handshake", 3, 0, 0),
-        (10, "grant", 3, 1, 3),
-        (12, "counts", 3, 1, 0),
-    ],
+    "a vote of a young memory": [*FLUSHED, (10, "grant", 3, 1, 3), (12, "counts", 3, 1, 0)],
 }
 
 

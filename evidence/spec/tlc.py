@@ -79,9 +79,7 @@ def downloaded() -> Path:
             with urllib.request.urlopen(URL, timeout=DOWNLOAD_TIMEOUT_S) as reply:
                 content = reply.read()
         except (urllib.error.URLError, OSError) as error:
-            raise MissingError(
-                f"no TLC: {URL} cannot be downloaded ({error}); put it into {cache}"
-            ) from error
+            raise MissingError(f"no TLC: {URL} cannot be downloaded ({error}); put it in {cache}") from error
         cache.mkdir(parents=True, exist_ok=True)
         partial = jar.with_suffix(f".{os.getpid()}")
         partial.write_bytes(content)
@@ -93,9 +91,8 @@ def downloaded() -> Path:
 
 def result_of(output: str, seconds: float) -> Result:
     """The result of TLC, read from its output. Raises ``RuntimeError`` if it did not search to the end."""
-    violated = re.search(
-        r"(?:Invariant|Action property|Temporal properties) ?(\w*) (?:is|were) violated", output
-    )
+    promise = "(?:Invariant|Action property|Temporal properties)"
+    violated = re.search(rf"{promise} ?(\w*) (?:is|were) violated", output)
     if violated is None and "Model checking completed. No error has been found." not in output:
         raise RuntimeError(f"TLC did not finish:\n{output[-3000:]}")
     states = re.findall(r"([\d,]+) distinct states found", output)

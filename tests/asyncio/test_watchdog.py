@@ -21,9 +21,7 @@ def _cancel_all() -> None:
         task.cancel()
 
 
-def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_longer_than_the_ttl(
-    run: Run, eyes: Eyes
-) -> None:
+def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_beyond_the_ttl(run: Run, eyes: Eyes) -> None:
     said: list[str] = []
 
     async def hold(lock: RLock, held: asyncio.Event) -> None:
@@ -52,9 +50,7 @@ def test_at_the_end_of_asyncio_run_a_holder_may_clean_up_under_its_lock_for_long
     assert eyes.keys() == []
 
 
-def test_locks_that_ended_tasks_left_are_released_at_the_end_of_asyncio_run_which_is_prompt(
-    run: Run, eyes: Eyes
-) -> None:
+def test_locks_of_ended_tasks_are_released_promptly_at_the_end_of_asyncio_run(run: Run, eyes: Eyes) -> None:
     began = 0.0
 
     async def leave(lock: RLock) -> None:

@@ -34,9 +34,8 @@ def test_a_quick_run_of_two_scenarios(tmp_path: Path) -> None:
     assert {"cpu", "cores", "kernel", "python", "server", "load_before"} <= set(results.machine)
     pair, contention = results.scenarios
     assert [sorted(case.rows) for case in pair.cases] == [["redis-py", "rlock"], ["rlock"]], err
-    assert not any(
-        row.error for each in results.scenarios for case in each.cases for row in case.rows.values()
-    )
+    rows = [row for each in results.scenarios for case in each.cases for row in case.rows.values()]
+    assert not any(row.error for row in rows)
     for row in (row for case in pair.cases for row in case.rows.values()):
         low, high, rounds = row.intervals["p50_us"]
         assert 20 < low <= row.figures["p50_us"] <= high

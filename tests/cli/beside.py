@@ -16,7 +16,7 @@ from typing import Any
 from rlock import Client
 
 from ..lock.conftest import eventually
-from ..servers import Fleet, gone
+from ..servers import Fleet, gone, state
 from .shell import RLOCK, Done, Screen, done, environment
 
 FLOCK = shutil.which("flock")
@@ -129,13 +129,6 @@ class Side:
         if state(program) == "T":
             return "stops both" if state(command) == "T" else "stops it, COMMAND runs on"
         return "nothing"
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
 
 
 @contextmanager

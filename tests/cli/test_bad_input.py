@@ -22,7 +22,7 @@ from rlock.cli.settings import KEYS, file_of
 
 from ..docs.pages import block
 from ..fixtures import FreshMasters
-from ..servers import Fleet, raw
+from ..servers import Fleet, raw, tell
 from .shell import NOWHERE, RLOCK, done, environment, inside, refused, rlock
 
 ROOT = click.Context(cli, info_name="rlock")
@@ -151,9 +151,8 @@ def test_commands_options_choices_programs_and_locks_are_completed(masters3: Fle
 
 def test_a_name_that_means_something_to_a_shell_is_not_offered(masters3: Fleet) -> None:
     rude = ("or;reboot", "or$(id)", "or`id`", "or'x", "or x", "or\nplain,rm", "or\x1b[2J", "or|x", "or*")
-    for url in masters3.urls:
-        for name in (*rude, "orders:42/a.b@c", "or-ü"):
-            raw(url).hset(name, f"h/1/m:{'0' * 32}", 1)
+    for name in (*rude, "orders:42/a.b@c", "or-ü"):
+        tell(masters3.urls, "HSET", name, f"h/1/m:{'0' * 32}", 1)
     for shell in ("bash", "zsh", "fish"):
         assert offered("status or", masters3.urls, shell) == {"orders:42/a.b@c", "or-ü"}, shell
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from rlock.rules.keys import NOTE
 from ..faults.proxy import Proxy
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually
+from ..scripts.test_style import line
 from ..servers import PASSWORD, AnyMaster, Fleet, acl_user, left, name_of, raw, tell
 from .shell import inside
 
@@ -61,14 +60,12 @@ def doctor(urls: Sequence[str], *words: str, measure: float = 0, **settings: str
     return Seen(found.code, told["masters"], told["findings"])
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 ALL = [f"+{command}" for command in COMMANDS]
 MORE = [f"+{command}" for command in OPTIONAL]
 
 
 def test_the_page_of_operations_tells_the_permissions_that_the_code_knows() -> None:
-    (words,) = re.findall(r"^ACL SETUSER worker on >secret (.*)$", PAGE, re.MULTILINE)
-    assert words.split() == Scope("orders:*").rules()
+    assert line() == Scope("orders:*").rules()
 
 
 def setuser(master: AnyMaster, *rules: str) -> str:

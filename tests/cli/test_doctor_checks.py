@@ -38,9 +38,8 @@ def master(i: int = 0, **changed: Any) -> Facts:
     address = f"10.0.{i}.1"
     url = f"rediss://{address}:6379"
     target = Target(url, tls=True, with_password=True, address=address, addresses=(address,), port=6379)
-    timing = Timing(
-        [0.001] * 7, [0.001] * 2, ClockSample(100.0, 5000.0, 0.0005), ClockSample(102.0, 5002.0, 0.0005)
-    )
+    first, later = ClockSample(100.0, 5000.0, 0.0005), ClockSample(102.0, 5002.0, 0.0005)
+    timing = Timing([0.001] * 7, [0.001] * 2, first, later)
     report = MemoryReport(f"{i}" * 40, note=f"{str(i) * 40} 0 10000")
     memory = Memory(None if told is None else told["aof_enabled"] == "1", report)
     facts = Facts(target, timing=timing, memory=memory, info=told, config=config, other_run_id=f"{i}" * 40)

@@ -73,9 +73,8 @@ def test_the_complaint_names_what_was_typed(words: list[str | bytes], told: str)
 
 def test_a_variable_that_means_nothing_is_told(masters3: Fleet) -> None:
     found = inside("list", masters=masters3.urls, RLOCK_TLL="5", RLOCK_TEST_ANY="1")
-    assert found.err.splitlines()[0] == (
-        "rlock: RLOCK_TLL is no setting, and changes nothing: did you mean 'RLOCK_TTL'?"
-    )
+    told = "rlock: RLOCK_TLL is no setting, and changes nothing: did you mean 'RLOCK_TTL'?"
+    assert found.err.splitlines()[0] == told
     assert "RLOCK_TEST_ANY" not in found.err
 
 

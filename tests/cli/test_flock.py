@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from ..lock.conftest import eventually
-from ..servers import Fleet
-from .beside import FLOCK, LOCK, QUIET_S, Side, state, terminal
+from ..servers import Fleet, state
+from .beside import FLOCK, LOCK, QUIET_S, Side, terminal
 from .shell import done, environment
 
 pytestmark = [
@@ -94,9 +94,8 @@ def ignores_sigpipe(side: Side) -> str:
 
 
 def variables(side: Side) -> str:
-    given = {
-        key: value for key, value in environment(side.urls).items() if not key.startswith(("LC_", "LANG"))
-    }
+    usual = environment(side.urls)
+    given = {key: value for key, value in usual.items() if not key.startswith(("LC_", "LANG"))}
     side.done(LOCK, "cp", "/proc/self/environ", str(side.log), env=given)
     found = side.log.read_text().rstrip("\0").split("\0")
     told = dict(entry.split("=", 1) for entry in found)
@@ -289,9 +288,8 @@ def test_both_do_the_same_unless_the_page_says_so(name: str, masters3: Fleet, tm
         return
     assert found[1] != found[0], f"remove the row {row!r}: they do the same"
     for cell, outcome in zip(rows()[row], found, strict=True):
-        assert re.search(rf"(?<!\w){re.escape(outcome)}(?!\w)", cell), (
-            f"the page says {cell!r} of {outcome!r}"
-        )
+        told = re.search(rf"(?<!\w){re.escape(outcome)}(?!\w)", cell)
+        assert told, f"the page says {cell!r} of {outcome!r}"
 
 
 def test_each_row_of_the_page_has_a_scenario() -> None:

@@ -110,9 +110,7 @@ def test_a_stdout_that_is_closed_is_an_error(words: str, masters3: Fleet) -> Non
 
 @pytest.mark.parametrize("words", ["run job -- echo ran", "acquire job --ttl 2", "hold job"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(
-    words: str, number: int, start: Start, masters3: Fleet
-) -> None:
+def test_a_signal_to_a_waiter_leaves_nothing(words: str, number: int, start: Start, masters3: Fleet) -> None:
     with library.Client(masters3.urls) as client, client.lock("job"):
         process = start(*words.split())
         assert eventually(lambda: client.status("job").queue_length == 1)
@@ -160,9 +158,8 @@ def test_a_command_without_its_lock_ends_although_nobody_reads_stderr(start: Sta
 def test_the_words_of_the_command_arrive_byte_by_byte(language: str, masters3: Fleet) -> None:
     words = [b"\xff\xfe", "größe".encode(), b"a\nb", b"", b"--", b"-c"]
     command: list[str | bytes] = [*RLOCK, "run", "job", "--", "printf", "%s|", *words]
-    found = subprocess.run(
-        command, env=environment(masters3.urls, LC_ALL=language), capture_output=True, timeout=60, check=False
-    )
+    env = environment(masters3.urls, LC_ALL=language)
+    found = subprocess.run(command, env=env, capture_output=True, timeout=60, check=False)
     assert found.stdout == b"".join(word + b"|" for word in words)
 
 

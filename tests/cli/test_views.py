@@ -238,19 +238,17 @@ def test_it_shows_the_fleet_and_writes_nothing(masters3: Fleet) -> None:
         dead = f'{{master="{urls[-1]}"}}'
         assert [name for name in before if name.endswith(dead)] == [f"redlock_master_up{dead}"]
         assert before[f"redlock_master_up{dead}"] == 0.0
-        for master in masters3:
-            raw(master.url).config_resetstat()
+        servers = [*map(raw, masters3.urls)]
+        for server in servers:
+            server.config_resetstat()
         # Each scrape that comes more than EVERY_S later looks anew.
-        counts = [raw(master.url) for master in masters3]
         assert eventually(
-            lambda: scrape(url) and all("cmdstat_scan" in c.info("commandstats") for c in counts)
+            lambda: scrape(url) and all("cmdstat_scan" in each.info("commandstats") for each in servers)
         )
-        flags = {
-            name: told["flags"] for name, told in raw(masters3.urls[0]).execute_command("COMMAND").items()
-        }
+        flags = {name: told["flags"] for name, told in servers[0].execute_command("COMMAND").items()}
         holders = {"evalsha", "eval", "pexpire"}  # of the holder's renewals
-        for master in masters3:
-            seen = {name.removeprefix("cmdstat_") for name in raw(master.url).info("commandstats")}
+        for server in servers:
+            seen = {name.removeprefix("cmdstat_") for name in server.info("commandstats")}
             assert {name for name in seen if "write" in flags.get(name.partition("|")[0], ())} <= holders
             assert "keys" not in seen
         process.send_signal(signal.SIGTERM)

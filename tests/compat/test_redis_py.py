@@ -34,14 +34,9 @@ from ..servers import Fleet
 
 #: Versions 6.4.0 and 7.0.1 have the same tests; those of 8 count the pauses of redis-py's own loop.
 SDIST = "redis==7.0.1"
-READS_THE_VALUE = "it reads the key as a string that holds the token; ours is a hash of owners"
-EXCLUDED = dict.fromkeys(
-    ("test_lock", "test_lock_token", "test_lock_token_thread_local_false", "test_context_manager"),
-    READS_THE_VALUE,
-)
-INI = (
-    "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nmarkers = onlynoncluster\n"
-)
+#: They read the key as a string that holds the token; ours is a hash of owners.
+EXCLUDED = ("test_lock", "test_lock_token", "test_lock_token_thread_local_false", "test_context_manager")
+INI = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nmarkers = onlynoncluster"
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +129,7 @@ def test_another_lock_of_the_process_releases_by_the_token(client: rlock.Client)
 
 
 @pytest.mark.parametrize(("timeout", "ttl"), [(4, 4), (0.4, 2)], ids=["early", "at its end"])
-def test_a_fixed_lease_that_is_extended_over_max_ttl_is_renewed(
-    client: rlock.Client, timeout: float, ttl: float
-) -> None:
+def test_a_lease_extended_over_max_ttl_is_renewed(client: rlock.Client, timeout: float, ttl: float) -> None:
     held, hold = acquired(client, timeout=timeout)
     before = hold.lease.valid_until
     assert held.extend(3600)
@@ -274,9 +267,8 @@ def test_the_scheduler_of_redbeat_holds_and_extends_it(client: rlock.Client, loc
 @pytest.mark.slow
 def test_a_region_of_dogpile_regenerates_under_the_quorum(client: rlock.Client, locking: Any) -> None:
     dogpile = pytest.importorskip("dogpile.cache")
-    region = dogpile.make_region().configure(
-        "dogpile.cache.redis", arguments={"distributed_lock": True, "thread_local_lock": False}
-    )
+    how = {"distributed_lock": True, "thread_local_lock": False}
+    region = dogpile.make_region().configure("dogpile.cache.redis", arguments=how)
     region.backend.writer_client.lock = locking.lock
     mutex = region.backend.get_mutex("user:1")
     assert mutex.acquire(False)

@@ -15,7 +15,6 @@ import pytest
 from rlock.errors import LeaseLostError
 from rlock.model import Code, LeaseState, Vote
 from rlock.procedures.attempt import take_place
-from rlock.procedures.contender import Grant
 from rlock.procedures.hand_off import claim
 from rlock.procedures.renew import RenewalOutcome
 from rlock.recipes.leader import _Term
@@ -53,14 +52,10 @@ def handed(world: World, *messages: HandOff) -> None:
     world.contender.findings.ballot = Ballot(world.size)
 
 
-def claimed(world: World) -> Grant | None:
-    return claim(world, world.contender)
-
-
 def test_messages_of_a_quorum_are_the_grant_and_the_confirmation_is_sent_without_waiting() -> None:
     world = World(3, [YES] * 3)
     handed(world, message(world), message(world), HandOff(read_at=world.now))
-    grant = claimed(world)
+    grant = claim(world, world.contender)
     assert grant is not None
     place = world.contender.place
     assert place is not None
@@ -112,7 +107,7 @@ def test_other_messages_are_no_grant(why: str) -> None:
     world.now += 2.0
     handed(world, message(world), message(world))
     NO_GRANT[why](world)
-    assert claimed(world) is None
+    assert claim(world, world.contender) is None
     assert world.steps == []
 
 
@@ -122,7 +117,7 @@ def test_a_message_with_another_token_counts_for_nothing() -> None:
     world = World(5, [YES] * 5)
     world.now += 0.5
     handed(world, *(message(world, age_s) for age_s in (0.3, 0.3, 0.2)), message(world, token=TOKEN + 3))
-    grant = claimed(world)
+    grant = claim(world, world.contender)
     assert grant is not None
     assert (grant.token, grant.votes) == (TOKEN, 3)
     assert world.now - 0.31 < grant.sent_at <= world.now - 0.3

@@ -16,9 +16,8 @@ from rlock.rules import scripts
 from rlock.rules.keys import READERS
 from rlock.rules.timing import SETTLE_CAP_S, SETTLE_TRIES
 
-from .world import ABSENT, DENIED, DOWN, ODD, OPTIONS, YES, Call, Send, World, held_by, named
+from .world import ABSENT, DENIED, DOWN, FORGETFUL, ODD, OPTIONS, YES, Call, Send, World, held_by, named
 
-FORGETFUL = ABSENT._replace(guarded=True)
 #: Of a split, contenders that give way to one that asks here, because they began later; and that do not.
 YOUNG, OLD = "b:ff", "c:00"
 
@@ -35,9 +34,7 @@ def test_a_lost_round_is_undone_where_a_vote_may_stand_and_wakes_nobody() -> Non
     assert named(undo, "owner") == owner
     assert world.contender.owners == []
     assert named(undo, "channel") == "", "a quorum stands for somebody: the vote is of no use to the next one"
-    assert named(undo, "message") == "", (
-        "an attempt that failed must not publish: every waiter would try again"
-    )
+    assert named(undo, "message") == "", "a failed attempt must not publish: every waiter would try again"
 
 
 def test_a_waiter_undoes_nothing_on_a_master_that_refuses_a_moment_after_the_others() -> None:
@@ -49,18 +46,14 @@ def test_a_waiter_undoes_nothing_on_a_master_that_refuses_a_moment_after_the_oth
 
 
 def test_the_leader_of_a_split_keeps_its_votes_and_only_its_last_round_counts() -> None:
-    split, other, won = (
-        [YES, held_by(YOUNG), held_by("d:fe")],
-        [held_by("e:fd"), YES, held_by("d:fe")],
-        [YES, YES, held_by("d:fe")],
-    )
+    split = [YES, held_by(YOUNG), held_by("d:fe")]
+    other = [held_by("e:fd"), YES, held_by("d:fe")]
+    won = [YES, YES, held_by("d:fe")]
     world = World(3, split, other, won, call_takes=0.01)
     grant = world.acquire(AT_ONCE)
     assert isinstance(grant, Grant)
     first, second, third = world.sent(scripts.ACQUIRE)
-    assert world.kinds() == ["Call", "Wait", "Call", "Wait", "Call"], (
-        "a vote of each of two rounds is no quorum"
-    )
+    assert world.kinds() == ["Call", "Wait", "Call", "Wait", "Call"], "a vote in each of two is no quorum"
     assert {named(ask, "owner") for ask in (first, second, third)} == {grant.owner}
     assert grant.sent_at == pytest.approx(world.now - 0.01), "before the first byte of the round that counts"
     assert world.contender.owners == [grant.owner]
@@ -113,9 +106,8 @@ def test_a_round_that_was_too_slow_is_no_grant_and_is_undone_everywhere() -> Non
     world = World(3, [YES, YES, YES])
     # The validity of 10 s would be good for 9.898 s; but healing relies on it that no round is won so late.
     world.call_takes = 1.001
-    with pytest.raises(
-        QuorumUnreachableError, match="not answer in time: an acquire must be over within 1 s"
-    ):
+    told = "not answer in time: an acquire must be over within 1 s"
+    with pytest.raises(QuorumUnreachableError, match=told):
         world.acquire(AT_ONCE)
     assert world.steps[1].targets == [0, 1, 2]
     assert world.contender.owners == []
@@ -162,10 +154,8 @@ def test_what_waiting_cannot_mend_is_raised_at_once(votes: list[Vote]) -> None:
 def test_locked_says_free_only_when_that_is_certain() -> None:
     theirs = Vote(Code.YES, "them:1", 1, 500)
     writer, reader = "them/1:0123456789abcdef01234", "them/1+shared:0123456789abcdef01239"  # it reads on
-    writes, reads = (
-        theirs._replace(holder=writer),
-        theirs._replace(holder=READERS, queue=Queue(readers=(reader,))),
-    )
+    writes = theirs._replace(holder=writer)
+    reads = theirs._replace(holder=READERS, queue=Queue(readers=(reader,)))
     others = theirs._replace(holder="other:1")
     rounds: list[tuple[bool, float, list[list[Vote]]]] = [
         (True, 0.0, [[theirs, theirs, ABSENT]]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +14,7 @@ from rlock.rules.options import LeaseOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.waiting import MOVES, STAGES, LostRound, Move, Stage, Step, next_move
 
-from .world import DENIED, DOWN, ODD
+from .world import DENIED, DOWN, ODD, cast
 
 YES = Vote(Code.YES, "me:1")
 THEIRS = Vote(Code.FOREIGN, "them:1", 1, 9_000)
@@ -25,14 +24,6 @@ YOUNG = THEIRS._replace(guarded=True)
 NOW = 1000.0
 #: The stages in which a contender sends rounds.
 TRYING = (Stage.NEW, Stage.SUBSCRIBING, Stage.JOINING, Stage.WAITING)
-
-
-def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballot:
-    ballot = Ballot(len(votes), settle)
-    for i, vote in enumerate(votes):
-        if vote is not None:
-            ballot.cast(i, vote)
-    return ballot
 
 
 def states(ballot: Ballot) -> list[LostRound]:
@@ -60,9 +51,7 @@ def all_ballots(kinds: tuple[Vote, ...], masters: int) -> list[Ballot]:
     ],
     ids=["a holder", "two contenders", "a queue", "young masters", "obstacles"],
 )
-def test_every_ballot_in_every_state_has_the_move_that_the_rules_ask_for(
-    kinds: tuple[Vote, ...], masters: int
-) -> None:
+def test_every_ballot_in_every_state_has_the_move_of_the_rules(kinds: tuple[Vote, ...], masters: int) -> None:
     """The conditions are written a second time here, from the rules and not from the table."""
     quorum = masters // 2 + 1
     for ballot in all_ballots(kinds, masters):

@@ -14,10 +14,10 @@ from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold
 from rlock.rules.keys import fence
 from rlock.rules.lease import LeaseEvent, LockVotes
-from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.quorum import Settle
 from rlock.rules.timing import heals_until
 
-from .world import DOWN, Call, World, a_hold, words
+from .world import DOWN, Call, World, a_hold, cast, words
 
 
 def told(*codes: int, guarded: bool = False, first: str = "me:1") -> Vote:
@@ -44,11 +44,11 @@ def test_a_renewal_is_judged_lock_by_lock(masters: int) -> None:
     needed = masters // 2 + 1
     world, hold = World(masters), a_hold()
     for codes in itertools.product((1, 0, -1, None), repeat=masters):
-        ballot = Ballot(masters, Settle.WON_OR_ALL)
-        for i, code in enumerate(codes):
-            # the second lock of the batch is well everywhere
-            vote = DOWN if code is None else replies.decode_batch([b"me:1", [code, 1], b""], 2)
-            ballot.cast(i, vote)
+        # the second lock of the batch is well everywhere
+        votes = [
+            DOWN if code is None else replies.decode_batch([b"me:1", [code, 1], b""], 2) for code in codes
+        ]
+        ballot = cast(votes, Settle.WON_OR_ALL)
         first, second = (judge(world.context, hold, LockVotes(ballot, i)).event for i in range(2))
         if codes.count(1) >= needed:
             assert first is LeaseEvent.RENEWED
@@ -105,9 +105,7 @@ def test_a_master_without_memory_counts_while_somebody_else_could_not_have_won_i
     for now, expected in ((end - 0.001, LeaseEvent.RENEWED), (end + 0.001, late)):
         world = World(3)
         world.now = now
-        ballot = Ballot(3, Settle.WON_OR_ALL)
-        ballot.cast(0, YES)
-        ballot.cast(1, vote)
+        ballot = cast((YES, vote, None), Settle.WON_OR_ALL)
         assert judge(world.context, hold, LockVotes(ballot, 0)).event is expected
 
 

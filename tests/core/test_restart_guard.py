@@ -210,9 +210,7 @@ def test_a_grant_of_a_young_memory_is_a_fault_that_says_for_how_long() -> None:
 
 @pytest.mark.parametrize("text", [note(3.0), note(1.0), "", None])
 @pytest.mark.parametrize("grants", [False, True])
-def test_refusals_count_and_looks_are_told_of_and_a_batch_settles_nothing(
-    text: str | None, *, grants: bool
-) -> None:
+def test_refusals_count_looks_are_told_and_a_batch_settles_nothing(text: str | None, *, grants: bool) -> None:
     guard = met(note(3.0))
     for vote in (
         Vote(Code.FOREIGN, "you:1", 1, 500),

@@ -18,7 +18,7 @@ from rlock._client import calls, connection, connections
 from rlock._client.connection import MasterConnection
 from rlock._client.handshake import HandshakeResult
 from rlock._client.runtime import NO_WAIT, Waiter
-from rlock._sync.runtime import Runtime
+from rlock._sync.runtime import Runtime, run
 from rlock.model import Fault, FaultKind
 from rlock.procedures.port import ClientContext, Request, WaitGenerator
 from rlock.rules import commands, scripts
@@ -187,8 +187,7 @@ class WiredCalls(calls.Calls[Connection]):
     def reconnect(self) -> None:
         for server in self._connections.servers:
             server.probe_at = 0.0
-        for _ in self.connect(TIMEOUT_S):
-            pass
+        run(self.connect(TIMEOUT_S))
 
     @property
     def trips(self) -> int:
@@ -207,10 +206,4 @@ class WiredCalls(calls.Calls[Connection]):
 
     def ask(self, command: Command, settle: Settle = Settle.VERDICT, **how: Any) -> Ballot:
         self._connections.trips = 0
-        waits = self.call(Request(command, TIMEOUT_S, settle, **how))
-        while True:
-            try:
-                next(waits)
-            except StopIteration as stop:
-                ballot: Ballot = stop.value
-                return ballot
+        return run(self.call(Request(command, TIMEOUT_S, settle, **how)))

@@ -29,13 +29,14 @@ from rlock.rules import scripts
 from rlock.rules.command_templates import Command
 from rlock.rules.holds import Hold, OwnerKey, ThreadLiveness
 from rlock.rules.options import ClientOptions, LockOptions
-from rlock.rules.quorum import Ballot
+from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.restart_guard import Guard
 from rlock.rules.tickets import Place
 
 Step = TypeVar("Step")
 YES = Vote(Code.YES, "me:1", token=9)
 ABSENT = Vote(Code.ABSENT)
+FORGETFUL = ABSENT._replace(guarded=True)
 DOWN = Vote(Code.FAULT, fault=Fault(FaultKind.DOWN, "connection refused"))
 DENIED = Vote(Code.FAULT, fault=Fault(FaultKind.DENIED, "WRONGPASS"))
 ODD = Vote(Code.NOT_A_LOCK)
@@ -52,6 +53,15 @@ def a_hold(
 
 def held_by(holder: str = "them:1", ttl_ms: int = 9_000, ticket: int = 7) -> Vote:
     return Vote(Code.FOREIGN, holder, 1, ttl_ms, ticket=ticket)
+
+
+def cast(votes: Sequence[Vote | None], settle: Settle = Settle.VERDICT) -> Ballot:
+    """A ballot with the vote of each master; None: it has not answered."""
+    ballot = Ballot(len(votes), settle)
+    for i, vote in enumerate(votes):
+        if vote is not None:
+            ballot.cast(i, vote)
+    return ballot
 
 
 class Call(Request):
@@ -195,9 +205,7 @@ class World(Port, Masters, Notifications):
 
     def read_arrived(self) -> None: ...
 
-    def send(
-        self, command: Command, targets: Sequence[int] | None = None, *, resend_for: float = 0.0
-    ) -> None:
+    def send(self, command: Command, targets: Any = None, *, resend_for: float = 0.0) -> None:
         self.note(Send(command, 0.0, targets=targets, resend_for=resend_for))
 
     def is_subscribed(self, name: str) -> bool:

@@ -83,13 +83,14 @@ def lay_out(page: str, folder: Path, changes: Mapping[str, tuple[str, str]] | No
         path.write_text(block(page, name, *(changes or {}).get(name, ("", ""))), encoding="utf-8")
 
 
-def write_scripts(folder: Path, scripts: Mapping[str, str]) -> None:
-    """Programs of the shell in a folder, by their paths."""
+def write_scripts(folder: Path, scripts: Mapping[str, str]) -> str:
+    """Programs of the shell in a folder, by their paths; the PATH on which they come first."""
     for name, text in scripts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @contextmanager

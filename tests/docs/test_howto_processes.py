@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import signal
 import subprocess
@@ -82,8 +81,8 @@ JOB = "echo $$ >>ran\nuntil test -e go-on; do sleep 0.05; done\nexit 3"
 def start(masters3: Fleet, tmp_path: Path) -> Iterator[Start]:
     """Programs of this folder come first."""
     jobs = dict.fromkeys(("nightly.py", "invoices.sh", "import.sh"), JOB)
-    write_scripts(tmp_path, {"rlock": RLOCK, "venv/bin/python": 'exec sh "$@"', **jobs})
-    with starter(tmp_path, masters3.urls, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}") as start:
+    path = write_scripts(tmp_path, {"rlock": RLOCK, "venv/bin/python": 'exec sh "$@"', **jobs})
+    with starter(tmp_path, masters3.urls, PATH=path) as start:
         yield start
 
 
@@ -123,8 +122,8 @@ def test_a_second_run_is_skipped_or_waits_for_the_one_before(start: Start, tmp_p
 def test_a_script_has_the_lock_from_line_to_line(tmp_path: Path, fresh_masters: FreshMasters) -> None:
     (script,) = marked(DOCS / "howto/hand-over.md", "tests/docs/test_howto_processes.py")
     steps = dict.fromkeys(("dump.sh", "upload.sh"), "echo $0 >> steps; rlock status backup >> steps")
-    write_scripts(tmp_path, {"rlock": RLOCK, **steps, "backup": script})
-    urls, path = fresh_masters(1).urls, f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    path = write_scripts(tmp_path, {"rlock": RLOCK, **steps, "backup": script})
+    urls = fresh_masters(1).urls
     with (
         rlock.Client(urls, max_ttl=600) as client,
         starter(tmp_path, urls, PATH=path, RLOCK_MAX_TTL="600") as start,
@@ -247,19 +246,18 @@ LEADERS = {
 def test_one_machine_works_and_then_the_other_one(package: str, masters3: Fleet, tmp_path: Path) -> None:
     pytest.importorskip(package, reason=f"{package} is in the group test-all")
     command, says, changes = LEADERS[package]
-    write_scripts(tmp_path, {"rlock": RLOCK, "celery": f'exec "{PYTHON}" -m celery "$@"'})
+    path = write_scripts(tmp_path, {"rlock": RLOCK, "celery": f'exec "{PYTHON}" -m celery "$@"'})
     logs = [tmp_path / f"log{i}" for i in range(2)]
 
     def said() -> list[int]:
         """How often each machine has said it."""
         return [len(re.findall(says, log.read_text())) for log in logs]
 
-    environment = {"BROKER_URL": masters3[0].url, "PYTHONUNBUFFERED": "1"}
+    environment = {"BROKER_URL": masters3[0].url, "PYTHONUNBUFFERED": "1", "PATH": path}
     if package == "django":
         environment["DJANGO_SETTINGS_MODULE"] = "settings"
         lay_out("howto/django.md", tmp_path)
     lay_out("howto/leader.md", tmp_path, changes)
-    environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     with starter(tmp_path, masters3.urls, **environment) as start, ExitStack() as files:
         machines = [start(*command, stdout=files.enter_context(log.open("w"))) for log in logs]
         assert eventually(lambda: any(said()), 40), [log.read_text() for log in logs]

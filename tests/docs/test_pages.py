@@ -67,10 +67,9 @@ TESTS = {
 def fault(page: Path, kind: str, value: str) -> str:
     """The reason to doubt that a test runs a block; empty: a test runs it."""
     if kind == "recipe":
-        runs = "<!-- terminal:" in page.read_text(encoding="utf-8")
-        return (
-            "" if runs or any(page.name in text for text in TESTS.values()) else f"no test names {page.name}"
-        )
+        told = "<!-- terminal:" in page.read_text(encoding="utf-8")
+        runs = told or any(page.name in text for text in TESTS.values())
+        return "" if runs else f"no test names {page.name}"
     if kind == "tested":
         ours = page.name in TESTS.get(value, "") and marked(page, value)
         return "" if ours else f"{value} does not take its blocks by pages.marked()"
@@ -159,9 +158,7 @@ def test_the_page_has_each_message_and_no_other() -> None:
     known = texts()
     patterns = {message: re.escape(message).replace(HOLE, ".*") for message in shown}
     assert not [each for each in known if not any(re.fullmatch(p, each) for p in patterns.values())]
-    assert not [
-        message for message, p in patterns.items() if not any(re.fullmatch(p, each) for each in known)
-    ]
+    assert not [told for told, p in patterns.items() if not any(re.fullmatch(p, each) for each in known)]
 
 
 #: Of all pages in docs/. Change it only downwards.
@@ -172,9 +169,7 @@ WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sor
 #: More words in a row in two places are a sentence that was copied.
 LONGEST_RUN = 25
 #: Programs, and tables that the code computes, may repeat each other.
-_NO_SENTENCES = re.compile(
-    r"^```.*?^```|<!-- computed table.*?<!-- end of the table -->", re.DOTALL | re.MULTILINE
-)
+_NO_SENTENCES = re.compile(r"(?ms)^```.*?^```|<!-- computed table.*?<!-- end of the table -->")
 
 
 def test_no_page_says_a_thing_twice() -> None:
@@ -216,9 +211,8 @@ def test_a_command_of_the_page_does_its_work(command: str, masters3: Fleet, tmp_
         (tmp_path / folder).mkdir(parents=True)
     # The pages assume some programs on a reader's machine.
     tools = {"rlock": RLOCK, "make": "echo made", "dump": "echo dumped", "gzip": "exec cat"}
-    write_scripts(tmp_path / "tools", tools)
+    path = write_scripts(tmp_path / "tools", tools)
     write_scripts(tmp_path, {"report.sh": "echo ran", "migrate.sh": "echo ran"})
-    path = f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
     with starter(tmp_path, masters3.urls, PATH=path, HOME=str(tmp_path), NO_COLOR="1") as start:
         process = start("bash", "--norc", "-c", command)
         out, _ = process.communicate(timeout=60)

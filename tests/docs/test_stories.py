@@ -203,12 +203,12 @@ STORIES = [page for page in PAGES if any(step.kind == "terminal" for step in ste
 def test_the_terminals_of_a_page_show_what_happens(page: Path, tmp_path: Path) -> None:
     """In a folder that has `rlock` and `python` as a reader has them."""
     tools = tmp_path / ".bin"
-    write_scripts(tools, {"rlock": RLOCK, "python": f'exec "{PYTHON}" "$@"'})
+    path = write_scripts(tools, {"rlock": RLOCK, "python": f'exec "{PYTHON}" "$@"'})
     (tmp_path / ".tmp").mkdir()
     # As at a terminal: a line is one write, and the log of another thread does not come into the middle.
     by_lines = "import sys\nsys.stdout.reconfigure(line_buffering=True, write_through=False)\n"
     (tools / "sitecustomize.py").write_text(by_lines)
-    environ = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{tools}{os.pathsep}{TOP}"}
+    environ = {"PATH": path, "PYTHONPATH": f"{tools}{os.pathsep}{TOP}"}
     environ |= {"NO_COLOR": "1", "HOME": str(tmp_path), "TMPDIR": str(tmp_path / ".tmp"), "RLOCK_TTL": ""}
     with starter(tmp_path, [], **environ) as start:
         told = Story(page, tmp_path, start)

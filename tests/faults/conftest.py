@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,7 @@ lock = client.lock("x")
 class Scene:
     """Masters and all that uses them: it ends with the test."""
 
-    def __init__(
-        self, fleet: Fleet, make_client: MakeClient, child: StartChild, stack: contextlib.ExitStack
-    ) -> None:
+    def __init__(self, fleet: Fleet, make_client: MakeClient, child: StartChild, stack: ExitStack) -> None:
         self.fleet, self.urls = fleet, fleet.urls
         #: In front of the last masters, behind a call of `proxied`.
         self.proxies: list[Proxy] = []
@@ -84,7 +82,7 @@ Scenes = Callable[[Fleet], Scene]
 
 @pytest.fixture
 def scenes(make_client: MakeClient, child: StartChild) -> Iterator[Scenes]:
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         yield lambda fleet: Scene(fleet, make_client, child, stack)
 
 
@@ -181,7 +179,7 @@ def usable(client: rlock.Client, within: float = 5.0, name: str = "x") -> int:
     return token
 
 
-@contextlib.contextmanager
+@contextmanager
 def unharmed(holder: rlock.Client, other: rlock.Client, seconds: float = 1.7) -> Iterator[None]:
     """The holder keeps its lock, and the other one stays out, for longer than a lease after the body."""
     usable(other)
@@ -199,11 +197,7 @@ def unharmed(holder: rlock.Client, other: rlock.Client, seconds: float = 1.7) ->
 
 def holders(urls: Iterable[str], name: str = "x") -> list[str | None]:
     """Who has the lock on each master."""
-    found: list[str | None] = []
-    for url in urls:
-        with raw(url) as server:
-            found.append(next(iter(server.hkeys(name)), None))
-    return found
+    return [next(map(str, raw(url).hkeys(name)), None) for url in urls]
 
 
 def everywhere(urls: Sequence[str], name: str = "x") -> bool:
@@ -212,11 +206,10 @@ def everywhere(urls: Sequence[str], name: str = "x") -> bool:
 
 
 def subscribers(url: str) -> int:
-    with raw(url) as server:
-        return str(server.execute_command("CLIENT", "LIST", "TYPE", "pubsub")).count("id=")
+    return str(raw(url).execute_command("CLIENT", "LIST", "TYPE", "pubsub")).count("id=")
 
 
-@contextlib.contextmanager
+@contextmanager
 def within(seconds: float) -> Iterator[None]:
     """What is inside takes no longer."""
     began = time.monotonic()

@@ -31,13 +31,12 @@ from rlock.procedures.renew import judge
 from rlock.rules import keys, replies
 from rlock.rules.keys import NOTE
 from rlock.rules.lease import LockVotes
-from rlock.rules.quorum import Ballot
 from rlock.rules.restart_guard import Guard
 
 from ..core.test_one_connection import Hearing
 from ..core.test_one_connection import hearing as hearing  # a fixture
 from ..core.test_restart_guard import told
-from ..core.world import World, a_hold
+from ..core.world import World, a_hold, cast
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, raw, tell
 from ..telemetry.happenings import Ledger
@@ -50,9 +49,8 @@ NUMBERS = (
     *(b"%d" % number for number in (2**63, 2**53 - 1, 9 * 10**15 - 1, 9 * 10**15)),
 )
 NUMBER = st.sampled_from(NUMBERS) | st.integers(0, 2**64).map(lambda number: b"%d" % number)
-WORD = (
-    st.binary(max_size=20) | st.sampled_from((OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)) | NUMBER
-)
+PLACES = (OWNER, OWNER + b"|s", b"|", b"\xff\xfe", b"x" * 5000)
+WORD = st.binary(max_size=20) | st.sampled_from(PLACES) | NUMBER
 WORDS = st.lists(WORD, max_size=4).map(b" ".join)
 #: The parser replaces bytes that are no text.
 ERROR = st.sampled_from(("", "NOPERM x", "\ufffd", "NOSCRIPT")).map(hiredis.ReplyError)
@@ -100,9 +98,7 @@ def test_whatever_a_script_answers_is_a_vote_that_can_be_counted(name: str, data
     vote = decode(reply)
     assert vote.fault is not None or vote.code in set(Code) - {Code.FAULT}
     assert name == "wait" or 0 <= vote.token <= keys.MAX_TOKEN
-    ballot = Ballot(3)
-    for i in range(3):
-        ballot.cast(i, vote)
+    ballot = cast([vote] * 3)
     if name == "renew":
         for i in range(2):
             judge(world.context, a_hold(), LockVotes(ballot, i))

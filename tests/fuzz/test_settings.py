@@ -39,10 +39,9 @@ OPTION_NAMES = (
     "credential_provider", "socket_type", "socket_read_size", "sentinel_password", "sentinel_tls",
     "encoding_errors", "redis_connect_func", "cache",
 )  # fmt: skip
-OPTION = st.sampled_from(OPTION_NAMES)
-OPTIONS = st.lists(
-    st.tuples(OPTION | TEXT, NUMBER | TEXT | st.sampled_from(("yes", "no", "None"))), max_size=3
-)
+OPTION = st.sampled_from(OPTION_NAMES) | TEXT
+OPTIONS = st.lists(st.tuples(OPTION, NUMBER | TEXT | st.sampled_from(("yes", "no", "None"))), max_size=3)
+PATHS = ("/0", "/", "/0", "/mymaster", "/run/x.sock", "/99999999999", "//")
 SCHEME = st.sampled_from(
     ("redis", "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "valkey", "http")
 )
@@ -55,15 +54,10 @@ def urls(draw: Any) -> str:
     before, behind = draw(st.sampled_from((":", "user:", ""))), draw(st.sampled_from(("@", "@", "", "@/")))
     login = draw(st.sampled_from(("", *3 * (before + secret + behind,))))
     host = draw(st.just("127.0.0.1:1") | HOST)
-    path = draw(
-        st.just("")
-        | st.sampled_from(("/0", "/", "/0", "/mymaster", "/run/x.sock", "/99999999999", "//"))
-        | TEXT
-    )
+    path = draw(st.just("") | st.sampled_from(PATHS) | TEXT)
     options = "&".join(f"{key}={value}" for key, value in draw(OPTIONS))
-    options += draw(
-        st.sampled_from(("", *(f"&{a}password={secret}{b}" for a in ("", "sentinel_") for b in ("", "=1"))))
-    )
+    passwords = [f"&{a}password={secret}{b}" for a in ("", "sentinel_") for b in ("", "=1")]
+    options += draw(st.sampled_from(["", *passwords]))
     return f"{draw(SCHEME)}{draw(st.sampled_from(('://', '://', ':/')))}{login}{host}{path}?{options}"
 
 

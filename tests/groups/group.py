@@ -129,11 +129,8 @@ class ReplicatedGroup(contextlib.ExitStack):
 
     def fail_over(self) -> None:
         """Let the Sentinels promote a replica, and wait until they have."""
-        before = self.primary
-        until(
-            lambda: self.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", SERVICE),
-            "a Sentinel begins the failover",
-        )
+        before, asked = self.primary, self.sentinels[0].client
+        until(lambda: asked.execute_command("SENTINEL", "FAILOVER", SERVICE), "a Sentinel begins a failover")
         until(lambda: self.primary is not before, "a replica is promoted")
 
     def shut_out(self, server: Server) -> None:

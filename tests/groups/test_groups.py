@@ -127,10 +127,8 @@ def test_a_stale_primary_grants_nothing(client_for: ClientFor, group_of: GroupOf
 
 @one_kind
 def test_more_replicas_than_configured_are_an_error(client_for: ClientFor, group_of: GroupOf) -> None:
-    refused(
-        client_for(group_of(replicas=2).url_with(1)),
-        "2 replicas are connected, and replicas=1 is set: set replicas=2",
-    )
+    client = client_for(group_of(replicas=2).url_with(1))
+    refused(client, "2 replicas are connected, and replicas=1 is set: set replicas=2")
 
 
 @one_kind
@@ -255,6 +253,9 @@ def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, labe
     endpoint.connection(1.0)
 
 
+SENTINEL = redis.sentinel.Sentinel([("s1", 1)])
+
+
 @pytest.mark.parametrize(
     ("masters", "advice"),
     [
@@ -264,12 +265,9 @@ def test_a_ready_client_or_an_address_is_a_group(master: rlock.Group | str, labe
         ("redis+sentinel://s1/m?replicas=one", "the number of replicas"),
         ("redis+sentinel://s1/m?replicas=1&sentinel_tls=maybe", "write redis+sentinel://"),
         (",".join(["redis+sentinel://s1:26379,s2:26380,s3/mymaster?replicas=1"] * 2), "twice"),
-        (redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), "in a URL, as redis+sentinel://"),
-        (
-            rlock.Group(redis.sentinel.Sentinel([("s1", 1)]).master_for("m"), 1),
-            "in a URL, as redis+sentinel://",
-        ),
-        (rlock.Group(redis.sentinel.Sentinel([("s1", 1)]), 1), "redis+sentinel://"),
+        (SENTINEL.master_for("m"), "in a URL, as redis+sentinel://"),
+        (rlock.Group(SENTINEL.master_for("m"), 1), "in a URL, as redis+sentinel://"),
+        (rlock.Group(SENTINEL, 1), "redis+sentinel://"),
     ],
 )
 def test_a_wrong_url_or_client_is_refused_with_what_to_do(masters: Any, advice: str) -> None:

@@ -231,9 +231,8 @@ def contest(urls: list[str], name: str = NAME) -> list[Section]:
                 with lock:
                     entered = time.monotonic_ns()
                     time.sleep(HOLD_S)
-                    found.append(
-                        Section(JAVAS + number % PYTHONS, number, before, entered, time.monotonic_ns())
-                    )
+                    ended = time.monotonic_ns()
+                    found.append(Section(JAVAS + number % PYTHONS, number, before, entered, ended))
             return found
 
         ours = pool.map(python, range(PYTHONS * THREADS))

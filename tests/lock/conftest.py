@@ -37,12 +37,10 @@ class Writers:
         return client.read_write_lock(name, fair=fair, **options).writer
 
 
-class FairClient(Writers, rlock.Client):
-    pass
+class FairClient(Writers, rlock.Client): ...
 
 
-class TasksFairClient(Writers, tasks.Client):
-    pass
+class TasksFairClient(Writers, tasks.Client): ...
 
 
 class ReaderClient(rlock.Client):

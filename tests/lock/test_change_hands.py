@@ -121,9 +121,7 @@ def test_a_detach_that_too_few_masters_keep_frees_the_lock(masters3: Fleet, conn
 
 @pytest.mark.real_masters
 @pytest.mark.kinds("blocking")
-def test_a_master_that_does_not_answer_an_adopter_follows_later(
-    masters3: Fleet, connect3: MakeClient
-) -> None:
+def test_a_master_that_misses_an_adoption_follows_later(masters3: Fleet, connect3: MakeClient) -> None:
     handle = acquired(connect3()).detach(10)
     with masters3[2:].paused():
         connect3(request_timeout=0.2).adopt(handle)
@@ -174,9 +172,7 @@ def test_tokens_that_were_given_before_the_detach_do_not_matter(client: Client, 
 
 
 @threads_only
-def test_an_adopter_that_may_give_it_back_has_not_got_it_yet(
-    client: Client, other: Client, urls: list[str]
-) -> None:
+def test_an_adopter_that_may_give_back_has_not_got_it(client: Client, other: Client, urls: list[str]) -> None:
     text = acquired(client).detach(10)
     handle, engine, pause = Handle.parse(text, len(urls)), client._engine(), vars(transfer)["pause"]
     begun = handle._replace(owner=owner_token("other/1/thread", 1, "0" * 18), hold_count=0)

@@ -136,7 +136,7 @@ TASK_CLIENT = rlock.asyncio.Client("redis://127.0.0.1:1")
 def report(user_id: int, kind: str = "week", *args: Any, flag: bool = False, **kwargs: Any) -> None: ...
 
 
-async def task() -> None: ...
+async def job() -> None: ...
 
 
 def items() -> Iterator[int]:
@@ -165,20 +165,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(rlock.Client.from_env, "x", ttl=-1), "ttl"),
     *((lambda no=no: decorate(no, "x"), "needs a client") for no in (None, 3, "redis://x", rlock.Client)),
     # A client or a function of the other kind, and a generator.
-    (
-        lambda: decorate(CLIENT, "x")(task),
-        r"task\(\) is a coroutine function.*give it an rlock.asyncio.Client",
-    ),
+    (lambda: decorate(CLIENT, "x")(job), r"job\(\) is a coroutine function.*give it an rlock.asyncio.Client"),
     (lambda: decorate(TASK_CLIENT, "x")(report), r"report\(\) is a function.*give it an rlock.Client,"),
-    (lambda: asyncio.run(decorate(lambda: CLIENT, "x")(task)()), r"give it an rlock\.asyncio\.Client"),
+    (lambda: asyncio.run(decorate(lambda: CLIENT, "x")(job)()), r"give it an rlock\.asyncio\.Client"),
     (lambda: decorate(lambda: TASK_CLIENT, "x")(report)(1), r"give it an rlock\.Client"),
     (lambda: decorate(CLIENT, "x")(items), "released before its first item is made; use `with"),
     (lambda: decorate(TASK_CLIENT, "x")(later), "released before its first item is made; use `with"),
     # A name that no call can have.
-    (
-        lambda: decorate(CLIENT, "r:{user}")(report),
-        r"\{user\} .* no parameter of report\(\).*kind, args, flag",
-    ),
+    (lambda: decorate(CLIENT, "{user}")(report), r"\{user\} .* no parameter of report\(\).*kind, args, flag"),
     (lambda: decorate(CLIENT, "r:{}")(report), "is no parameter of report"),
     (lambda: decorate(CLIENT, "r:{user_id")(report), "is no template"),
     (lambda: decorate(CLIENT, "")(report), "must not be empty"),

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -165,16 +166,13 @@ def test_a_leader_stops_before_its_lease_ends(
 
 
 @pytest.mark.kinds("memory")
-def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leader_that_was_stopped_past_its_lease_knows_it_at_once(client: Client) -> None:
     with client.leader("beat") as leader:
         assert leader.wait(10)
         holds = client._engine().holds
         now = holds.clock
-        monkeypatch.setattr(holds, "clock", lambda: now() + client.ttl)
-        assert not leader.is_leader()
-        monkeypatch.undo()
+        with patch.object(holds, "clock", lambda: now() + client.ttl):
+            assert not leader.is_leader()
 
 
 @pytest.mark.kinds("memory")

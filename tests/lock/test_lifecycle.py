@@ -209,9 +209,8 @@ def test_close_ends_the_acquires_that_wait(connect3: MakeClient) -> None:
             assert time.monotonic() - began < 5
 
 
-def test_a_close_takes_the_place_of_a_lost_hold_from_a_master_that_refused_it(
-    connect3: MakeClient, masters3: Fleet
-) -> None:
+def test_a_close_gives_the_place_of_a_lost_hold_back(connect3: MakeClient, masters3: Fleet) -> None:
+    """On a master that refused it, too."""
     client, masters = connect3(), [raw(master.url) for master in masters3]
     for master, dead, lease_ms in zip(masters, "aab", (300, 300, 60_000), strict=True):
         master.hset("x", f"{dead}:{0:032x}", 1)

@@ -106,9 +106,8 @@ def test_thousands_of_dead_places_stop_neither_a_release_nor_those_who_wait(
             got.set()
 
     lock.acquire()
-    for master in masters3:
-        with raw(master.url) as server:
-            server.zadd(queue("x"), dead)
+    for url in masters3.urls:
+        raw(url).zadd(queue("x"), dead)
     with running(wait):
         assert eventually(lambda: holder.status("x").queue_length > len(dead))
         lock.release()
@@ -128,9 +127,7 @@ def test_a_release_hands_the_lock_to_a_thread_of_its_own_client(client: Client) 
     assert [event.handed for event in told if type(event) is rlock.events.Acquired] == [False, True]
 
 
-def test_a_waiter_that_the_masters_forgot_takes_its_place_again(
-    client: Client, urls: list[str], child: StartChild
-) -> None:
+def test_a_forgotten_waiter_takes_its_place_again(client: Client, urls: list[str], child: StartChild) -> None:
     with client.lock("x"):
         first, second = started(child, client, urls), started(child, client, urls)
         for url in urls:

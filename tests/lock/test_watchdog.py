@@ -71,9 +71,7 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
 
 @threads_only
 @pytest.mark.parametrize("renew", [True, False])
-def test_a_thread_that_ends_without_a_release_leaves_no_hold_and_no_engine(
-    connect3: MakeClient, *, renew: bool
-) -> None:
+def test_a_holder_thread_that_ends_leaves_no_hold_and_no_engine(connect3: MakeClient, *, renew: bool) -> None:
     client = connect3(ttl=0.4)
     lock = client.lock("x", renew=renew)
 

@@ -61,8 +61,7 @@ def test_a_list_of_masters_that_is_none_is_refused_at_once(masters: object, told
 #: asyncio has connections of its own.
 both_kinds = pytest.mark.parametrize("kind", [rlock.Client, tasks.Client], ids=["blocking", "asyncio"])
 SECRET, PART = PASSWORD, PASSWORD[:12]
-
-
+COMMANDS = ("status x", "list", "doctor", "run --timeout 0.3 x -- true", "evict x --yes", "watch --once")
 #: An error with the password in it, also cut off, and what a terminal obeys. Redis says to AUTH:
 #: "unknown command 'AUTH', with args beginning with: 'user' 'hunter2'".
 ERROR = f"-ERR what, \x1b[2J{SECRET}?{'x' * 400}, with args beginning with: {PART}\r\n".encode()
@@ -100,14 +99,7 @@ def test_no_message_shows_a_password_that_a_server_repeats(
 
     assert all("what, " in each for each in told), told
     told += [record.getMessage() for record in caplog.records]
-    for words in (
-        "status x",
-        "list",
-        "doctor",
-        "run --timeout 0.3 x -- true",
-        "evict x --yes",
-        "watch --once",
-    ):
+    for words in COMMANDS:
         run = inside(*words.split(), masters=[url], RLOCK_REQUEST_TIMEOUT="0.3")
         told.append(f"rlock {words}: {run.out} {run.err}")
     rude = (PART, "\x1b[2J", "x" * 200)

@@ -26,9 +26,7 @@ def test_out_of_memory_there_is_neither_a_token_nor_a_lock(box: Box) -> None:
 
 @pytest.mark.parametrize("rule", ["-set", "-get"])
 @pytest.mark.parametrize("waiter", ["", ANNA])
-def test_without_leave_for_the_token_an_acquire_is_an_error_and_takes_nothing(
-    box: Box, rule: str, waiter: str
-) -> None:
+def test_without_leave_for_tokens_acquire_fails_and_takes_nothing(box: Box, rule: str, waiter: str) -> None:
     if waiter:
         box.acquire(owner_of(ANNA))  # as a release hands it over
         box.client.delete(FENCE)
@@ -82,10 +80,7 @@ BETWEEN: dict[str, tuple[Callable[[Box], Any], int]] = {
     "another owner": (lambda box: (box.client.delete(LOCK), box.acquire(THEIRS)), -1),
     "an attempt of the same waiter": (lambda box: box.acquire(MINE, waiter=ANNA), -1),
     "another hand-off to the same place": (another_grant, -1),
-    "the same token of another owner": (
-        lambda box: box.client.set(FENCE, f"{TOKEN} {THEIRS}", px=60_000),
-        -1,
-    ),
+    "that token of another owner": (lambda box: box.client.set(FENCE, f"{TOKEN} {THEIRS}", px=60_000), -1),
     "a fence that was lost": (lambda box: box.client.delete(FENCE), -1),
     "a foreign list": (lambda box: (box.client.delete(LOCK), box.client.lpush(LOCK, OWNER)), -1),
 }

@@ -170,10 +170,7 @@ FLUSHES: dict[str, Callable[[redis.Redis], object]] = {
     "SWAPDB": lambda client: client.swapdb(0, 1),
     "REPLICAOF": lambda client: (client.replicaof("127.0.0.1", "1"), client.replicaof("NO", "ONE")),
     # Redis 6.2 does not see the reset, but that it was a replica.
-    "REPLICAOF and CONFIG RESETSTAT": lambda client: (
-        FLUSHES["REPLICAOF"](client),
-        client.config_resetstat(),
-    ),
+    "REPLICAOF, CONFIG RESETSTAT": lambda client: (FLUSHES["REPLICAOF"](client), client.config_resetstat()),
     "SLAVEOF": lambda client: (client.slaveof("127.0.0.1", 1), client.slaveof()),
     "DEBUG": lambda client: client.execute_command("DEBUG", "JMAP"),
 }
@@ -232,9 +229,7 @@ def test_out_of_memory_nothing_is_noted_and_a_note_is_told(old: Box) -> None:
 
 
 @pytest.mark.parametrize("rewrite", ["no", "yes"])
-def test_a_restart_tells_a_master_that_forgets_nothing_from_one_that_may(
-    new_master: Master, rewrite: str
-) -> None:
+def test_a_master_that_forgets_nothing_is_told_from_one_that_may(new_master: Master, rewrite: str) -> None:
     """`no-appendfsync-on-rewrite yes`: nothing is synced while the file is rewritten."""
     settings = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": rewrite}
     with raw(new_master.url) as client:

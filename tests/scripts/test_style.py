@@ -219,9 +219,7 @@ def test_the_note_is_the_only_key_that_never_ends(allowed: Allowed) -> None:
     """However many names there are, nothing leaks; one key for each master is by design."""
     _, answers = allowed
     assert all(endless == [NOTE] for *_, endless in answers)
-    assert all(any(answer[kind] for answer in answers) for kind in range(1, 6)), (
-        "a key of each kind was there"
-    )
+    assert all(any(answer[kind] for answer in answers) for kind in range(1, 6)), "a key of each kind is there"
 
 
 @pytest.mark.parametrize("name", ["orders:42", "orders:{eu}:42", "orders:}"])
@@ -248,9 +246,7 @@ def test_a_client_with_the_least_permissions_is_refused_nothing_but_what_is_opti
             client.lock(name).acquire(blocking=False)
         log = admin.execute_command("ACL", "LOG")
     assert caplog.text.count("NOPERM") == 0
-    entries = [
-        dict(zip(each[::2], each[1::2], strict=True)) if isinstance(each, list) else each for each in log
-    ]
+    entries = [dict(zip(one[::2], one[1::2], strict=True)) if isinstance(one, list) else one for one in log]
     assert {str(each["object"]).lower() for each in entries} <= {*OPTIONAL, "config", "client", "script"}
 
 

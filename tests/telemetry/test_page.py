@@ -87,9 +87,8 @@ ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
 #: Metrics that only `rlock exporter` serves.
 FLEET = {"redlock_master_clock_offset_seconds"}
 
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="no promtool: Debian's package prometheus has it"
-)
+MISSING = "no promtool: Debian's package prometheus has it"
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
 
 
 def queries() -> Iterator[str]:

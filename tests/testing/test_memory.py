@@ -23,10 +23,11 @@ import pytest
 import redis
 
 import rlock
-from rlock.testing import lose, memory_client
+from rlock.testing import lose
 from rlock.testing.local.embedded import Master, ServerBinary, find_server
 from rlock.testing.local.spawn import free_port
 
+from .. import memory
 from ..canary import leaks, look
 from ..cli.shell import line
 from ..docs.pages import PYTHON, TOP, starter, write_scripts
@@ -35,14 +36,10 @@ from ..servers import PASSWORD, Fleet, gone, label, raw, servers_found
 from ..telemetry.happenings import Ledger
 
 
-@pytest.fixture(params=["memory", "real"])
+@pytest.fixture(params=["memory_masters", "masters3"], ids=["memory", "real"])
 def any_client(request: pytest.FixtureRequest) -> Iterator[rlock.Client]:
-    if request.param == "memory":
-        made = memory_client(3)
-    else:
-        masters: Fleet = request.getfixturevalue("masters3")
-        made = rlock.Client(masters.urls)
-    with made:
+    masters: Fleet = request.getfixturevalue(request.param)
+    with memory.client(masters.urls, 10.0) as made:
         yield made
 
 
