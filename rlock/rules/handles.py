@@ -42,7 +42,8 @@ class Handle(NamedTuple):
             version, name, owner, *words, fleet = rest.split(":")
             token, above, count, lease_ms = map(int, words)
             numbers = token, token + above, count, lease_ms
-            handle = cls(check_name(unquote(name)), unquote(owner), *numbers, re.findall("....", fleet))
+            parts = tuple(re.findall("....", fleet))
+            handle = cls(check_name(unquote(name)), unquote(owner), *numbers, parts)
             known = checksum(rest) == check and version == "rlock2"
             if not known or min(*numbers, 1 + above) < 1 or not is_owner(handle.owner):
                 raise ValueError
