@@ -233,10 +233,15 @@ class Crew:
         """SIGINT, but not before a worker has begun: in the middle of an import it would end it."""
         with self._mutex:
             setup, process = dice.choice(self._alive)
-            with contextlib.suppress(OSError):
-                if b'"idle"' in (self._folder / f"{setup.worker}.jsonl").read_bytes()[:4096]:
-                    process.send_signal(signal.SIGINT)
+            if self._has_begun(setup):
+                process.send_signal(signal.SIGINT)
         return setup.worker
+
+    def _has_begun(self, setup: Setup) -> bool:
+        """Whether a worker handles signals."""
+        with contextlib.suppress(OSError):
+            return b'"idle"' in (self._folder / f"{setup.worker}.jsonl").read_bytes()[:4096]
+        return False
 
     def wake(self) -> None:
         """SIGCONT to all."""
@@ -253,7 +258,7 @@ class Crew:
         for setup, process in self._alive:
             try:
                 code = process.wait(max(0.1, until - time.monotonic()))
-                if code:
+                if code and not (code == -signal.SIGTERM and not self._has_begun(setup)):
                     wrong.append(f"{setup.worker} ended with {code}: see {setup.worker}.log")
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGUSR1)  # where it stands
