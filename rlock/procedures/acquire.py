@@ -189,8 +189,7 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     master now and then, each time at another one. It looks for all waiters of the process.
     """
     context, findings = port.context, contender.findings
-    clock, until, ballot = context.clock, contender.until, findings.ballot
-    holder = findings.holder
+    clock, until, ballot, holder = context.clock, contender.until, findings.ballot, findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
     # A lease that no quorum named may be a dead contender's: then the looks at a quorum come early.

@@ -116,9 +116,9 @@ def _is_client(client: object) -> bool:
 
 def _lock(client: Any, name: str, options: Mapping[str, Any]) -> Any:
     given = {key: value for key, value in options.items() if key != "shared"}
-    return (
-        client.read_write_lock(name, **given).reader if options.get("shared") else client.lock(name, **given)
-    )
+    if options.get("shared"):
+        return client.read_write_lock(name, **given).reader
+    return client.lock(name, **given)
 
 
 def _client(source: Any) -> Any:

@@ -164,9 +164,8 @@ class Guard:
                 # Else the memory is older than its note said: `first_use`.
             if not run_id:
                 # A snapshot may have restored an old note, and without a run_id nothing shows it.
-                whole_from = (
-                    now if new_connection or before is UNKNOWN else max(whole_from, before.whole_from)
-                )
+                is_new = new_connection or before is UNKNOWN
+                whole_from = now if is_new else max(whole_from, before.whole_from)
                 reason = NO_INFO
         text = "" if note is None else report.note
         self._epochs[master] = MemoryEpoch(text, first_us, whole_from, run_id, reason, now)
