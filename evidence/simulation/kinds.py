@@ -46,7 +46,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MODES = {
-    "storm": 22, "slow": 6, "deaths": 8, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 18,
+    "storm": 22, "slow": 6, "deaths": 20, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 18,
     "groups": 20, "guard": 24, "leases": 24, "messages": 16,
 }  # fmt: skip
 #: How the clients use the locks: all in any way, or all in one.
@@ -58,7 +58,10 @@ _QUIET: dict[str, Any] = {
 #: By mode: the fields of `Setup` that its schedules share; one of a tuple is drawn, in this order.
 SETUPS: dict[str, dict[str, Any]] = {
     "slow": {**_QUIET, "fleet": "patient"},
-    "deaths": {**_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, *["overdue"] * 3)},
+    "deaths": {
+        **_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, *["overdue"] * 5),
+        "overdue_ttl": (0.4, 0.4, 0.6),
+    },
     "cuts": _QUIET,
     "clocks": {**_QUIET, "past": "ahead"},
     "stops": {

@@ -66,8 +66,11 @@ class Oracles:
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
         # After a split a waiter takes its time by the round trips that it has seen.
         self.prompt_s = PROMPT_S + 0.1 if play.setup.jitter <= 0.01 else 0.85
-        if play.setup.habit == "overdue" and "die asking" in kinds:
-            self.prompt_s = LOOK_S  # a waiter may know no lease when a dead contender has a vote
+        if play.setup.habit == "overdue":
+            # A waiter may not know the lease that began behind its last look. When a dead contender has a
+            # vote, it may know none.
+            dead = "die asking" in kinds
+            self.prompt_s = LOOK_S if dead else max(self.prompt_s, LOOK_S - play.setup.overdue_ttl)
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)

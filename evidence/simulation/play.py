@@ -251,7 +251,7 @@ class Play:
         if setup.mode not in ("slow", "stops", "hand-off") and setup.fleet in ("short", "long"):
             short = SHORT_TTL if setup.fleet == "short" else OPTIONS.ttl
             ttl = dice.choice((ttl, short) if setup.mode == "deaths" else (ttl, ttl, ttl, short))
-            ttl = 0.7 if setup.habit == "overdue" else ttl
+            ttl = setup.overdue_ttl if setup.habit == "overdue" else ttl
         keeps, shared = (share > 0.0 and dice.random() < share for share in (setup.keeps, setup.readers))
         least = dice.uniform(0.0, client.options.max_ttl) if keeps else 0.0
         lease, fair = client.options.lease(ttl), fair or shared

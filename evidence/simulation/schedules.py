@@ -110,6 +110,7 @@ class Setup:
     pauses: float = 0.0  # how often the watchdogs are kept from running for a moment, between any two steps
     keeps: float = 0.0  # the part of the acquires whose lock stays taken for a time, even if it is released
     hands: float = 0.0  # the part of the holds that change hands
+    overdue_ttl: float = 0.7  # the lease of the habit "overdue"
     readers: float = 0.0  # the part of the acquires that are of readers; some writers read on then
     kills: float = 0.0  # how often in a second all connections of a client for commands end
     switches: float = 0.0  # how often another thread of a client runs where the first one waits for nothing
@@ -277,7 +278,10 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     if setup.habit == "overdue":
         more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking")))
         whats = (*["take"] * crossing.choice((3, 4, 5)), *more)
-        steps = [Step(round(crossing.uniform(0.0, 1.5), 4), what, crossing.getrandbits(32)) for what in whats]
+        until = 1.5 * setup.overdue_ttl  # so that several wait behind one lease
+        steps = [
+            Step(round(crossing.uniform(0.0, until), 4), what, crossing.getrandbits(32)) for what in whats
+        ]
         return Schedule(seed, replace(setup, clients=4), tuple(sorted(steps)))
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
