@@ -282,6 +282,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         steps = [
             Step(round(crossing.uniform(0.0, until), 4), what, crossing.getrandbits(32)) for what in whats
         ]
+        if more and crossing.random() < 0.7:  # a process dies before anybody has the lock
+            steps[-1] = steps[-1]._replace(at=0.0)
         return Schedule(seed, replace(setup, clients=4), tuple(sorted(steps)))
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.
