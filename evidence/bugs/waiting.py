@@ -132,15 +132,14 @@ def endless(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
     return vote, master
 
 
-@bug("one look at a dead contender", "4.1")
-def one_look(patches: Patches) -> None:
-    """A waiter that knew no lease took the first owner that it saw for the holder. The owner was a dead
-    contender: the lock was free for two looks, and docs promised one."""
-    looks = list[Any]()
+def one_look(patches: Patches, *, known: bool) -> None:
+    """Looks of waiters that know a holder, or of the others, come one by one."""
+    looks = list[bool]()
 
-    def ask_one(genuine: Any, *words: Any) -> Any:
-        looks.append((yield from genuine(*words)))
-        return looks[-1]
+    def ask_one(genuine: Any, port: Port, contender: Contender, *words: Any) -> Any:
+        answer = yield from genuine(port, contender, *words)
+        looks.append((contender.findings.holder is not None) == known)
+        return answer
 
     def poll_wait(genuine: Any, random: Any, *, subscribed: bool) -> Any:
         return genuine(random, subscribed=subscribed or bool(looks and looks.pop()))
@@ -149,14 +148,32 @@ def one_look(patches: Patches) -> None:
     patches.wrap(timing, "poll_wait", poll_wait)
 
 
+@bug("one look at a dead contender", "4.1")
+def one_look_of_the_unknowing(patches: Patches) -> None:
+    """A waiter that knew no lease took the first owner that it saw for the holder. The owner was a dead
+    contender: the lock was free for two looks, and docs promised one."""
+    one_look(patches, known=False)
+
+
+@bug("one look at another owner", "4.1")
+def one_look_at_another(patches: Patches) -> None:
+    """A look named another owner than the one that the waiter knew. That was a dead contender. The lease of
+    the next holder had ended, and the lock was free until the next look, a second later."""
+    one_look(patches, known=True)
+
+
 @bug("dead contender taken for the holder", "4.1")
-@around(acquire, "_sleep")
-def slept_by_a_minority(genuine: Any, port: Port, contender: Contender, **how: Any) -> Any:
+def slept_by_a_minority(patches: Patches) -> None:
     """A waiter that one dead contender had refused, and no quorum, took that one's lease for the holder's. It
     looked at its master alone, and the lock was free until that lease ended."""
-    if any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
-        contender.findings.holder = contender.findings.holder or "unknown"
-    return genuine(port, contender, **how)
+
+    def sleep(genuine: Any, port: Port, contender: Contender, **how: Any) -> Any:
+        if any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
+            contender.findings.holder = contender.findings.holder or "unknown"
+        return genuine(port, contender, **how)
+
+    one_look(patches, known=True)  # the mend of this one hides it
+    patches.wrap(acquire, "_sleep", sleep)
 
 
 @bug("hand-off behind its subscription", "4.4")

@@ -342,13 +342,17 @@ class Client(Process, Engine):
         self.world.happens("closed", self, None, "")
         self.events.after(self.random.choice((0.0, 0.1)), self.kill)
 
-    def trying_once(self, name: str, waits_s: float = 0.0) -> Program:
-        """Acquire, and give it back at once."""
-        options = LockOptions(name, self.options.lease(None))
+    def trying_once(
+        self, name: str, waits_s: float = 0.0, held_s: float = 0.0, *, shared: bool = False
+    ) -> Program:
+        """Acquire, and give it back at once or after a while."""
+        options = LockOptions(name, self.options.lease(None), fair=shared, shared=shared)
         with suppress(QuorumUnreachableError, LeaseLostError, KeyboardInterrupt):
             until = self.clock() + waits_s if waits_s else AT_ONCE
             hold = yield from self.locking(self.current, options, until)
             if hold is not None:
+                if held_s:
+                    yield from sleep(held_s)
                 yield from self.unlocking(hold)
 
     def curious(self, name: str) -> Program:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PROMPT_S = 0.6
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
+#: The time between two looks of a waiter that heard of another owner than the one that it knew.
+EARLY_S = 0.3
 SAMPLE_S = 0.05
 #: So long after the last one that nothing holds up, all have noticed what went wrong before.
 QUIET_S = 1.5
@@ -64,17 +66,18 @@ class Oracles:
         # Masters that drop each token that owners agree on (`ahead`) may let nobody agree on one.
         races = bool(kinds & DISTURBING) or play.setup.ahead > 0.0 or play.setup.kills > 0.0
         self._may_hold_up = self.mode in BUSY and (self.mode != "races" or races)
+        self.quorum = len(self.world.hosts) // 2 + 1
         # After a split a waiter takes its time by the round trips that it has seen.
         self.prompt_s = PROMPT_S + 0.1 if play.setup.jitter <= 0.01 else 0.85
         if play.setup.habit == "overdue":
-            # A waiter may not know the lease that began behind its last look. When a dead contender has a
-            # vote, it may know none.
-            dead = "die asking" in kinds
-            self.prompt_s = LOOK_S if dead else max(self.prompt_s, LOOK_S - play.setup.overdue_ttl)
+            # A waiter may not know the lease that began behind its last look. When dead contenders have
+            # votes, it may know none, and looks at a quorum.
+            self.prompt_s = max(self.prompt_s, LOOK_S - play.setup.overdue_ttl)
+            if "die asking" in kinds:
+                self.prompt_s = max(LOOK_S, self.prompt_s + EARLY_S * (self.quorum - 1))
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)
-        self.quorum = len(self.world.hosts) // 2 + 1
 
     def see(self, what: str, client: Client | None, host: Host | None, owner: str) -> None:
         if what in ("grant", "given") and client is not None and host is not None:
@@ -312,7 +315,7 @@ class Oracles:
             if all(map(is_shared, dead)):
                 looked_at = max(looked_at, host.looked_at.get(name, -9.0))
             else:
-                look_s += LOOK_S  # a look at this one tells nothing of the readers
+                look_s += EARLY_S  # a look at this one tells nothing of the readers
             # The release of a lock that is kept may come late, and so may its end.
             waits = {*dead} - self._was_given_to_the_dead | self.referee.kept.keys()
             blocked += young + sum(token in waits for token in left)

@@ -326,6 +326,14 @@ def die_asking(nemesis: Nemesis) -> None:
     nemesis.later(0.01, client.kill)
 
 
+def leave_early(nemesis: Nemesis) -> None:
+    """A process has the lock, and gives it back long before the end of its lease."""
+    dice, client = nemesis.dice, nemesis.world.client(nemesis.options)
+    waits_s, held_s = dice.choice((0.0, 1.0)), dice.uniform(0.05, 0.6)
+    shared = nemesis.play.setup.readers > dice.random()
+    client.begin(client.trying_once(nemesis.lock, waits_s, held_s, shared=shared))
+
+
 def late_healers(nemesis: Nemesis) -> None:
     """Behind each release a process dies with the votes of a minority, which the next owners lack.
 
@@ -346,5 +354,5 @@ def late_healers(nemesis: Nemesis) -> None:
 
 REPEATED = (
     late_commands, late_waiters, overtaken, stray_tokens, uneven, evictions, late_healers, one_fewer,
-    out_of_reach, onlookers, broken_off, close_slowly,
+    out_of_reach, onlookers, broken_off, close_slowly, leave_early,
 )  # fmt: skip

@@ -277,7 +277,8 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         return Schedule(seed, replace(setup, readers=crossing.choice((0.3, 0.6, 0.9))), ())
     if setup.habit == "overdue":
         more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking")))
-        whats = (*["take"] * crossing.choice((3, 4, 5)), *more)
+        early = ["leave early"] * also.choice((0, 0, 1, 2))
+        whats = (*["take"] * crossing.choice((3, 4, 5)), *early, *more)
         until = 1.5 * setup.overdue_ttl  # so that several wait behind one lease
         steps = [
             Step(round(crossing.uniform(0.0, until), 4), what, crossing.getrandbits(32)) for what in whats

@@ -227,13 +227,13 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
-            if free_at == math.inf:
-                free_at, holder, early_looks = expires_at, named, ballot.quorum
+            if named != holder and early_looks <= 0:  # a later holder, or a dead one on this master alone
+                early_looks = ballot.quorum
             early_looks, briefly = early_looks - 1, early_looks > 1
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
             renewed = named == holder and vote.holder != keys.READERS
-            free_at = (max if renewed else min)(free_at, expires_at)
+            free_at, holder = (max if renewed else min)(free_at, expires_at), named
 
 
 def _ask_one(

@@ -14,6 +14,8 @@ from rlock.rules.tickets import FleetTime, Place
 
 from .world import ABSENT, DOWN, YES, Call, Send, Subscribe, World, held_by, named, said
 
+DEAD, EARLIER = held_by("dead:1", ttl_ms=60_000), Vote(Code.QUEUED, "first:1|s", ticket=9)
+
 
 @pytest.mark.rule("4.2")
 def test_the_order_is_try_subscribe_try_again_sleep() -> None:
@@ -50,12 +52,19 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
 
 
 @pytest.mark.rule("4.1")
-@pytest.mark.parametrize("queued", [True, False])
-def test_one_that_knew_no_lease_asks_as_many_masters_as_a_quorum_soon(queued: bool) -> None:
-    """The first owner that a waiter hears of may be a dead contender."""
-    dead, first = held_by("dead:1", ttl_ms=60_000), Vote(Code.QUEUED, "first:1|s", ticket=9)
-    before = [[dead, first, first]] * 5 if queued else [[held_by(ttl_ms=-1)] * 3] * 2
-    world = World(3, *before, [dead] * 3, [ABSENT] * 3, [YES] * 3)
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([[DEAD, EARLIER, EARLIER]] * 5, id="a place is refused"),
+        pytest.param([[held_by(ttl_ms=-1)] * 3] * 2, id="a key without expiry"),
+        pytest.param([[held_by(ttl_ms=60_000)] * 3] * 2, id="another holder"),
+    ],
+)
+def test_one_that_hears_of_another_owner_asks_as_many_masters_as_a_quorum_soon(
+    before: list[list[Vote]],
+) -> None:
+    """That owner may be a dead contender, on this master alone."""
+    world = World(3, *before, [DEAD] * 3, [ABSENT] * 3, [YES] * 3)
     assert isinstance(world.acquire(FOR_EVER), Grant)
     assert world.now < 1001.8
 
