@@ -41,7 +41,7 @@ def summary(results: Results, masters: int) -> str:
                 pick(results, "degraded", key, lambda row: row.ratios.get("healthy"), state="one stalled")
             )
         if set(cells) == {"-"}:
-            continue  # It was part of no scenario of the summary.
+            continue  # This lock ran in no scenario of the summary.
         rows.append([f"**{title(key)}**" if family(key) == "rlock" else title(key), *cells])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"N = {masters}:", "", *lines]) if len(lines) > 2 else ""
