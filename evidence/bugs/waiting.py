@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import calls, closing, engine, hold_table, notifications, subscriptions
+from rlock._client import calls, closing, engine, hold_table, notifications, subscriptions, watchdog
 from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
 from rlock.procedures.port import Port
 from rlock.rules import commands, scripts, timing
 from rlock.rules.command_templates import encode
+from rlock.rules.holds import Hold
 from rlock.rules.keys import Wire, holder_identity, token_of
 from rlock.testing.memory.masters import Master
 
@@ -112,11 +113,21 @@ def put_back_while_it_closes(genuine: Any, self: Any, command: Any, *targets: An
 
 
 @bug("place of a lost hold while it closes", "4.4")
-@around(closing, "_take_back")
-def place_of_a_lost_hold(genuine: Any, holds: Any, masters: Any) -> None:
+@around(closing, "_release")
+def place_of_a_lost_hold(genuine: Any, masters: Any, hold: Hold) -> Any:
     """A client that was closed released what it held, and nothing for a hold that was lost before. A master
     handed the lock to the place of that hold: nobody passed it on, and others waited for its claim."""
-    genuine(type("NoHolds", (list,), {"under_way": holds.under_way})(), masters)
+    request, at_close = genuine(masters, hold), hold.lease.reason == watchdog.AT_CLOSE
+    return request if hold.count < 1 or at_close else request._replace(command=commands.ping())
+
+
+@bug("lost hold released while it closes", "4.4")
+@around(closing, "_release")
+def lost_and_released(genuine: Any, masters: Any, hold: Hold) -> Any:
+    """The same for a lost hold that its owner was giving back when another thread closed the client: neither
+    of the two threads sent its release."""
+    request, over = genuine(masters, hold), masters.context.clock() >= hold.lease.valid_until
+    return request._replace(command=commands.ping()) if hold.count < 1 and over else request
 
 
 @bug("lease without an end", "4.1")

@@ -6,7 +6,7 @@ from ..errors import RLockError
 from ..events import CLOSED, log
 from ..model import LeaseState
 from ..procedures.port import Request, WaitGenerator
-from ..procedures.release import Released, end, ending, outcome
+from ..procedures.release import Released, ending, outcome
 from ..procedures.withdraw import undo
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
@@ -35,8 +35,8 @@ def close(
                 holds.schedule.remove(hold)
                 hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
         held = [hold for hold in holds if hold.lease.reason == AT_CLOSE]
-        # Also holds whose owners are releasing now: their commands may come too late.
-        releasing = [*holds.under_way.releasing.values(), *held]
+        # Also lost ones, because a master may have their places, and those that their owners release now.
+        releasing = [*holds.under_way.releasing.values(), *holds]
         # Owners that masters may not know although nothing was lost: undone below, released by the call
         # before this one, or within a writer.
         unknown = {hold.owner for hold in held if again or hold.writer is not None}
@@ -47,7 +47,7 @@ def close(
             if hold.report.signal is not None:
                 hold.report.signal.set()
         if not connections.closed:
-            _take_back(holds, masters)
+            _undo(holds, masters)
             if releasing:
                 try:
                     ballots = yield from masters.call_many([_release(masters, hold) for hold in releasing])
@@ -66,7 +66,7 @@ def close(
         ends = False  # a second Ctrl-C leaves the rest to another call, or to the end of the process
         # Ctrl-C in the middle of a write has ended its connection.
         yield from masters.connect(FIRST_CONTACT_S, to_all=True)
-        _take_back(holds, masters)
+        _undo(holds, masters)
         for hold in releasing:
             masters.send(_release(masters, hold).command)
         # A master forgets commands that it has not read when the connection closes.
@@ -86,15 +86,12 @@ def close(
             holds.closer = None  # last: otherwise another thread's call would close everything again
 
 
-def _take_back(holds: HoldTable, masters: Calls[Any]) -> None:
-    """Undo acquires of other threads or tasks behind their rounds on the same connections; end lost holds."""
+def _undo(holds: HoldTable, masters: Calls[Any]) -> None:
+    """Undo acquires of other threads or tasks, behind their rounds on the same connections."""
     masters.refuse()
     for options, owners in list(holds.under_way.acquiring.values()):
         for owner in list(owners):
             undo(masters, options, owner)
-    for hold in holds:
-        if hold.lease.reason != AT_CLOSE:  # lost before: a master may have its place
-            end(masters, hold)
 
 
 def _release(masters: Calls[Any], hold: Hold) -> Request:

@@ -232,7 +232,8 @@ class Engine(Port):
 
     def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:
         """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
-        releasing, hold_count, within = self.under_way.releasing, -1, hold.writer is not None
+        releasing, within = self.under_way.releasing, hold.writer is not None
+        hold_count, lost = -1, False
         try:
             began, confirmation = self.clock(), hold.lease.confirmation
             if confirmation is not None and began >= hold.lease.valid_until:
@@ -247,11 +248,10 @@ class Engine(Port):
                     self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
                     hold.lease.on(LeaseEvent.RELEASE)
-                    if not lost:
-                        releasing[hold.owner] = hold
-                        if (rest := hold.rest(began)) and hold.waiter:
-                            until = began + self.timeout + rest
-                            self.notifications.kept.append((keys.token_of(hold.waiter), until))
+                    releasing[hold.owner] = hold
+                    if not lost and hold.waiter and (rest := hold.rest(began)):
+                        until = began + self.timeout + rest
+                        self.notifications.kept.append((keys.token_of(hold.waiter), until))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
@@ -262,7 +262,7 @@ class Engine(Port):
             self.watchdog.read_on(hold)  # in the block: after Ctrl-C `give_up` does it
             return outcome
         except BaseException as error:
-            if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing:
+            if self.holds.closed and isinstance(error, RLockError) and hold.owner in releasing and not lost:
                 self.holds.report_released(hold, began, confirmed=False)
                 return None  # close() has released it
             ends = hold_count == 0 or (hold_count < 0 and hold.count == 1)  # Ctrl-C may come before the store

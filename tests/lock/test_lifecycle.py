@@ -18,7 +18,7 @@ import pytest
 import rlock
 from rlock import Client
 from rlock._client.connections import broken
-from rlock.events import Acquired
+from rlock.events import Acquired, Lost
 from rlock.procedures.release import end
 from rlock.rules.keys import queue
 
@@ -209,17 +209,38 @@ def test_close_ends_the_acquires_that_wait(connect3: MakeClient) -> None:
             assert time.monotonic() - began < 5
 
 
+def lost_hold_with_a_place(client: Client, masters: Fleet) -> rlock.Lock:
+    """Its lease has ended, and a master that refused it still has its place in the queue."""
+    servers = [raw(master.url) for master in masters]
+    for server, dead, lease_ms in zip(servers, "aab", (300, 300, 60_000), strict=True):
+        server.hset("x", f"{dead}:{0:032x}", 1)
+        server.pexpire("x", lease_ms)
+    lock = client.lock("x", ttl=0.5, renew=False)
+    assert lock.acquire(timeout=5)
+    assert eventually(lambda: not servers[0].exists("x"))
+    assert servers[2].zcard(queue("x")) == 1
+    return lock
+
+
 def test_a_close_gives_the_place_of_a_lost_hold_back(connect3: MakeClient, masters3: Fleet) -> None:
-    """On a master that refused it, too."""
-    client, masters = connect3(), [raw(master.url) for master in masters3]
-    for master, dead, lease_ms in zip(masters, "aab", (300, 300, 60_000), strict=True):
-        master.hset("x", f"{dead}:{0:032x}", 1)
-        master.pexpire("x", lease_ms)
-    assert client.lock("x", ttl=0.5, renew=False).acquire(timeout=5)
-    assert eventually(lambda: not masters[0].exists("x"))
-    assert masters[2].zcard(queue("x")) == 1
+    client = connect3()
+    lost_hold_with_a_place(client, masters3)
     client.close()
-    assert masters[2].zcard(queue("x")) == 0
+    assert raw(masters3[2].url).zcard(queue("x")) == 0
+
+
+@threads_only
+def test_a_close_in_the_middle_of_a_release_gives_the_place_back(
+    connect3: MakeClient, masters3: Fleet
+) -> None:
+    """The release of a lost hold tells of the loss before it has sent anything."""
+    client = connect3()
+    lock = lost_hold_with_a_place(client, masters3)
+    end = rlock.events.observe(lambda event: client.close() if type(event) is Lost else None)
+    with pytest.raises(rlock.LeaseLostError):
+        lock.release()
+    end()
+    assert raw(masters3[2].url).zcard(queue("x")) == 0
 
 
 def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kind) -> None:
