@@ -42,6 +42,11 @@ class StreamConnection(Connection, asyncio.Protocol):
         return len(packed)
 
     def close(self) -> None:
+        found = self.transport.get_extra_info("socket")
+        if found is not None and not self.transport.is_closing():
+            # A child that was forked in the middle of an attempt to connect has a copy.
+            with suppress(OSError), socket.socket(fileno=os.dup(found.fileno())) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
         # Not close(), which first writes the bytes that a stalled server has not taken.
         self.transport.abort()
 

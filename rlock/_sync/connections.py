@@ -11,6 +11,7 @@ commands are gathered: then one thread writes all of them, in one write to each 
 import math
 import os
 import select
+import socket
 import threading
 import time
 import weakref
@@ -64,6 +65,12 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
+        with suppress(OSError):
+            # A child that was forked in the middle of an attempt to connect has a copy.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.abandon()
+
+    def abandon(self) -> None:
         with suppress(OSError):
             self.socket.close()
 

@@ -173,13 +173,11 @@ StandingLease = tuple[str, str, int, int]
 def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
     """Prolong leases. All of ``leases`` are exclusive, or all are shared."""
     if is_shared(leases[0][1]):
-        return _readers(lease_ms, leases, "renew", guarded)
-    arguments = [str(lease_ms)]
-    for _, owner, count, _ in leases:
-        arguments += (owner, str(count))
+        return _with_tokens(lease_ms, leases, "renew", guarded)
+    words = [word for _, owner, count, _ in leases for word in (owner, str(count))]
     keys = [*(lease[0] for lease in leases), *_note(guarded)]
     decode = partial(replies.decode_batch, locks=len(leases))
-    return _command(scripts.RENEW, keys, arguments, decode, leases[0][1])
+    return _command(scripts.RENEW, keys, (str(lease_ms), *words), decode, leases[0][1])
 
 
 def keep(lease_ms: int, name: str, owner: str, waiter: str, *, guarded: bool = True) -> Command:
@@ -189,29 +187,21 @@ def keep(lease_ms: int, name: str, owner: str, waiter: str, *, guarded: bool = T
     return _command(scripts.RENEW, keys, (str(lease_ms), owner, "0", waiter), decode, owner)
 
 
-def _readers(lease_ms: int, leases: Sequence[StandingLease], task: str, guarded: bool) -> Command:
-    keys: list[str] = []
-    arguments = [str(lease_ms), _FENCE_MS, task]
-    for name, owner, _, token in leases:
-        keys += (name, fence_key(name), evicted(name, owner), readers(name))
-        arguments += (owner, str(token))
-    keys += _note(guarded)
-    decode = partial(replies.decode_batch, locks=len(leases))
-    return _command(scripts.READERS, keys, arguments, decode, leases[0][1])
-
-
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
     """Put leases back. All of ``leases`` are exclusive, or all are shared."""
-    if is_shared(leases[0][1]):
-        return _readers(lease_ms, leases, "heal", guarded)
-    keys: list[str] = []
-    arguments = [str(lease_ms), _FENCE_MS]
+    return _with_tokens(lease_ms, leases, "heal", guarded)
+
+
+def _with_tokens(lease_ms: int, leases: Sequence[StandingLease], task: str, guarded: bool) -> Command:
+    """A command that may write leases anew, and with each its fencing token."""
+    shared = is_shared(leases[0][1])
+    keys, arguments = list[str](), [str(lease_ms), _FENCE_MS, *((task,) if shared else ())]
     for name, owner, count, token in leases:
-        keys += (name, fence_key(name), evicted(name, owner))
-        arguments += (owner, str(count), str(token))
+        keys += (name, fence_key(name), evicted(name, owner), *((readers(name),) if shared else ()))
+        arguments += (owner, str(token)) if shared else (owner, str(count), str(token))
     keys += _note(guarded)
     decode = partial(replies.decode_batch, locks=len(leases))
-    return _command(scripts.HEAL, keys, arguments, decode, leases[0][1])
+    return _command(scripts.READERS if shared else scripts.HEAL, keys, arguments, decode, leases[0][1])
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:

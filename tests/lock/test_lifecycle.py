@@ -61,6 +61,27 @@ def test_a_forked_child_holds_nothing_and_harms_nothing(connect: MakeClient) -> 
     lock.release()
 
 
+@pytest.mark.rule("1.3")
+@pytest.mark.real_masters
+def test_a_child_keeps_no_connection_open_that_was_being_made(kind: Kind, masters3: Fleet) -> None:
+    """It has a copy of the socket, which no table had at the fork: the parent has to shut it down."""
+    look = raw(masters3[0].url)
+    before = {each["id"] for each in look.client_list()}
+    look.execute_command("CLIENT", "PAUSE", 400, "ALL")
+    client = kind.client(masters3.urls, 10.0)
+    acquiring = in_background(client.lock("x").acquire)
+    time.sleep(0.2)
+    if (pid := os.fork()) == 0:
+        signal.pause()
+    try:
+        assert acquiring.result(5.0)
+        client.close()
+        assert eventually(lambda: {each["id"] for each in look.client_list()} <= before)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 @threads_only
 def test_a_child_does_not_wait_for_a_mutex_that_a_thread_of_its_parent_had(client: Client) -> None:
     with client._mutex:
@@ -79,13 +100,10 @@ def test_a_fork_does_not_wait_for_a_mutex_of_another_thread(connect3: MakeClient
         used.set()
         stop.wait()
 
-    def fork() -> int:
-        return os.fork() or os._exit(0)
-
     user = in_background(use)
     used.wait()
     with client._engine().holds.mutex:
-        pid = in_thread(fork)
+        pid = in_thread(lambda: os.fork() or os._exit(0))
         ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, 10.0)
     stop.set()
     if not ended:
@@ -209,38 +227,23 @@ def test_close_ends_the_acquires_that_wait(connect3: MakeClient) -> None:
             assert time.monotonic() - began < 5
 
 
-def lost_hold_with_a_place(client: Client, masters: Fleet) -> rlock.Lock:
-    """Its lease has ended, and a master that refused it still has its place in the queue."""
-    servers = [raw(master.url) for master in masters]
-    for server, dead, lease_ms in zip(servers, "aab", (300, 300, 60_000), strict=True):
-        server.hset("x", f"{dead}:{0:032x}", 1)
-        server.pexpire("x", lease_ms)
+def test_closing_frees_the_place_of_a_lost_hold(kind: Kind, connect3: MakeClient, masters3: Fleet) -> None:
+    """On a master that refused it, too; with threads also in the middle of its release, which tells first."""
+    client, masters = connect3(), [raw(master.url) for master in masters3]
+    for master, dead, lease_ms in zip(masters, "aab", (300, 300, 60_000), strict=True):
+        master.hset("x", f"{dead}:{0:032x}", 1)
+        master.pexpire("x", lease_ms)
     lock = client.lock("x", ttl=0.5, renew=False)
     assert lock.acquire(timeout=5)
-    assert eventually(lambda: not servers[0].exists("x"))
-    assert servers[2].zcard(queue("x")) == 1
-    return lock
-
-
-def test_a_close_gives_the_place_of_a_lost_hold_back(connect3: MakeClient, masters3: Fleet) -> None:
-    client = connect3()
-    lost_hold_with_a_place(client, masters3)
+    assert eventually(lambda: not masters[0].exists("x"))
+    assert masters[2].zcard(queue("x")) == 1
+    if kind.client is rlock.Client:
+        end = rlock.events.observe(lambda event: client.close() if type(event) is Lost else None)
+        with pytest.raises(rlock.LeaseLostError):
+            lock.release()
+        end()
     client.close()
-    assert raw(masters3[2].url).zcard(queue("x")) == 0
-
-
-@threads_only
-def test_a_close_in_the_middle_of_a_release_gives_the_place_back(
-    connect3: MakeClient, masters3: Fleet
-) -> None:
-    """The release of a lost hold tells of the loss before it has sent anything."""
-    client = connect3()
-    lock = lost_hold_with_a_place(client, masters3)
-    end = rlock.events.observe(lambda event: client.close() if type(event) is Lost else None)
-    with pytest.raises(rlock.LeaseLostError):
-        lock.release()
-    end()
-    assert raw(masters3[2].url).zcard(queue("x")) == 0
+    assert masters[2].zcard(queue("x")) == 0
 
 
 def test_a_client_that_is_dropped_leaks_no_descriptor(masters3: Fleet, kind: Kind) -> None:
