@@ -77,6 +77,9 @@ class Calls(calls.Calls[Connection]):
                 if vote.code == Code.YES and young:
                     what = "won by the vote of a memory that is too young"
                     self._client.world.referee.accuse(command.words[1], self._client.label, f"m{i}", what)
+        place = command.by_sha()[6] if command.script is scripts.WAIT else ""
+        if any(vote.holder and vote.holder in place for vote in ballot.votes.values()):
+            self._client.world.happens("found", self._client, None, "")  # by a look: it was handed the lock
         return ballot
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:

@@ -288,8 +288,6 @@ class Host(Process):
         self._tell(client, command, reply, messages)
         if command.script is scripts.WAIT and call:
             self.looked_at[command.words[1]] = world.events.now
-        if command.script is scripts.WAIT and call and reply[1] and reply[1].decode() in command.by_sha()[6]:
-            world.happens("found", client, self, "")  # by a look: it was handed the lock
         fuse = session.connection.fuse
         done = fuse in (command.script.name, "any") and reply[0] not in (0, -1, -3)
         if done or (fuse == "queued" and _queued(command, reply)):

@@ -95,7 +95,7 @@ class Oracles:
             self.events.after(PROMPT_S / 2, partial(self._look_at_closed, client))
         elif what == "claim" and client is not None:
             self._judge_claim(client, owner)
-        elif what in ("found", "unheard") and client is not None and host is not None:
+        elif what in ("found", "unheard") and client is not None:
             self._watch_silence(what, client, host)
         elif what == "enter":
             # A hold may be too short for the samples.
@@ -113,13 +113,13 @@ class Oracles:
         if what not in UNCHANGED:
             self.states.add(self.state(what, self.play.locks[0]))
 
-    def _watch_silence(self, what: str, client: Client, host: Host) -> None:
+    def _watch_silence(self, what: str, client: Client, host: Host | None) -> None:
         """A client that finds a hand-off by a look replaces connections on which it did not hear of it."""
         now = self.events.now
         for silent in [link for link in client.messages.links if link.back.is_mute]:
             if what == "found":
                 self._found_at.setdefault(silent, now)
-            elif silent.host.index == host.index and now > self._found_at.get(silent, 99.0) + 2.0:
+            elif host and silent.host.index == host.index and now > self._found_at.get(silent, 99.0) + 2.0:
                 self.accuse("", client.label, host.name, "a silent connection is kept")
 
     def _look_at_hand_off(self, client: Client, host: Host, name: str, token: str, until: float) -> None:

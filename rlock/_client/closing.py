@@ -29,17 +29,19 @@ def close(
         if holds.closed and (watchdog.stopped or holds.closer not in (None, here)):
             return
         again, holds.closed, holds.closer = holds.closed, True, here
-        for hold in holds:
+        # Before the releases: a signal handler adds its hold there, and then removes it here.
+        every = [*holds]
+        for hold in every:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
             if hold.lease.update(now) is not LeaseState.LOST:
                 holds.schedule.remove(hold)
                 hold.lease.on(LeaseEvent.DISOWNED, AT_CLOSE)
-        held = [hold for hold in holds if hold.lease.reason == AT_CLOSE]
+        held = [hold for hold in every if hold.lease.reason == AT_CLOSE]
         # Also lost ones, because a master may have their places, and those that their owners release now.
-        releasing = [*holds.under_way.releasing.values(), *holds]
+        releasing = [*holds.under_way.releasing.values(), *every]
         # Owners that masters may not know although nothing was lost: undone below, released by the call
         # before this one, or within a writer.
-        unknown = {hold.owner for hold in held if again or hold.writer is not None}
+        unknown = {hold.owner for hold in releasing if again or hold.writer is not None}
         unknown.update(*(owners for _, owners in list(holds.under_way.acquiring.values())))
     connections, ends = masters._connections, True
     try:

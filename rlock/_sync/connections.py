@@ -11,7 +11,6 @@ commands are gathered: then one thread writes all of them, in one write to each 
 import math
 import os
 import select
-import socket
 import threading
 import time
 import weakref
@@ -38,7 +37,7 @@ class SocketConnection(Connection):
 
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
-        self._owner = redis_connection  # closes the socket when it is collected
+        self._owner = redis_connection
         self.socket: Any = redis_connection._sock
         self.socket.setblocking(False)
         self.fileno = self.socket.fileno()
@@ -65,14 +64,9 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
-        with suppress(OSError):
-            # A child that was forked in the middle of an attempt to connect has a copy.
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.abandon()
-
-    def abandon(self) -> None:
-        with suppress(OSError):
-            self.socket.close()
+        # It also shuts the socket down, but not in a child: that has a copy if it was forked in the middle of
+        # an attempt to connect.
+        self._owner.disconnect()
 
 
 class Endpoint(endpoints.Endpoint):

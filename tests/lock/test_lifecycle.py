@@ -67,7 +67,8 @@ def test_a_child_keeps_no_connection_open_that_was_being_made(kind: Kind, master
     """It has a copy of the socket, which no table had at the fork: the parent has to shut it down."""
     look = raw(masters3[0].url)
     before = {each["id"] for each in look.client_list()}
-    look.execute_command("CLIENT", "PAUSE", 400, "ALL")
+    for url in masters3.urls:
+        raw(url).execute_command("CLIENT", "PAUSE", 400, "ALL")
     client = kind.client(masters3.urls, 10.0)
     acquiring = in_background(client.lock("x").acquire)
     time.sleep(0.2)
