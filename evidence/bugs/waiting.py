@@ -124,7 +124,7 @@ def place_of_a_lost_hold(genuine: Any, masters: Any, hold: Hold) -> Any:
 @bug("lost hold released while it closes", "4.4")
 @around(closing, "_release")
 def lost_and_released(genuine: Any, masters: Any, hold: Hold) -> Any:
-    """The same for a lost hold that its owner was giving back at that instant: neither of them released it."""
+    """The same for a lost hold that its owner was giving back at that instant: neither one released it."""
     request, over = genuine(masters, hold), masters.context.clock() >= hold.lease.valid_until
     return request._replace(command=commands.ping()) if hold.count < 1 and over else request
 
