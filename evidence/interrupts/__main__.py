@@ -24,8 +24,8 @@ from .instants import Instant, Stuck
 from .operations import OF_TASKS, OF_THREADS, change
 from .scene import NAME, Scene, call, drive, left
 
-#: How long an operation may take, and another thread of the client behind it.
-LIMIT_S, SOON_S = 4.0, 1.0
+#: How long an operation may take, and another thread behind it; the pause before the work of `Runtime.later`.
+LIMIT_S, SOON_S, LATE_S = 4.0, 1.0, 0.02
 INTERRUPTED = "interrupted rlock's own code"
 #: After so many failures the rest of an operation is left out.
 ENOUGH = 10
@@ -81,6 +81,8 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     for client in (scene.client, scene.other):
         with client.lock("warm"):
             pass
+    runtime: Any = scene.client._engine().runtime
+    runtime.later = lambda work, later=runtime.later: later(lambda: threading.Event().wait(LATE_S) or work())
     if row.beside:
         scene.start(partial(scene.busy, ends), "second thread")
     prepared = OF_THREADS[row.name](scene)
@@ -256,8 +258,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     logging.getLogger("rlock").addHandler(logging.NullHandler())
     logging.getLogger("rlock").propagate = False
-    draw = random.Random(options.seed)
-    step = partial(draw.randint, 1, 2 * options.every - 1)
+    step = partial(random.Random(options.seed).randint, 1, 2 * options.every - 1)
     sys.unraisablehook = lambda _: None  # an interrupted finalizer
     if options.asyncio:
         gc.collect()

@@ -129,8 +129,7 @@ def test_a_child_that_was_forked_in_a_running_loop_holds_nothing_and_disturbs_no
         async with lock:
             waiter = asyncio.ensure_future(wait(client.lock("x")))
             # Of an attempt in the middle the child would have a copy, which nobody there could close.
-            engine = client._engine()
-            tables = engine.masters._connections, engine.notifications._connections
+            tables = client._engine().masters._connections, client._engine().notifications._connections
             assert await soon(lambda: eyes.queued("x") and [each.up for each in tables] == [3, 3])
             numbers = {one["id"] for one in eyes.raws[0].client_list()}
             pid = os.fork()
