@@ -96,8 +96,8 @@ class Client(BaseClient[RLock, "ReadyClient", "Semaphore", "Locks", "Leader"]):
         """State that nothing was locked before: lifts the restart guard of every master that answers.
 
         For a new fleet. On a fleet in use it removes the guard's protection: leases that a restarted master
-        has forgotten may still be valid. It lasts until a master restarts, and counts for all clients, also
-        for those that already wait. Two rounds to all.
+        has forgotten may still be valid, and fencing tokens go on from the masters' clocks. It lasts until a
+        master restarts, and counts for all clients, also for those that already wait. Two rounds to all.
 
         Returns each master's name, with None when its votes count from now on, or else with the reason.
 

@@ -245,7 +245,6 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit status: 0 nothing failed; 1 something did."""
     parser = argparse.ArgumentParser(prog="python -m evidence.interrupts", description=__doc__)
     parser.add_argument("--again", action="store_true", help="a signal handler that uses the client instead")
     parser.add_argument("--collect", action="store_true", help="the garbage collector uses it instead")

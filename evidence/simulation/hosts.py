@@ -94,8 +94,8 @@ class Host(Process):
         self.clock_was_set = False
         #: The last hand-off to a waiter: when, the fencing token, and to whom.
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
-        #: When it lost something of its memory the last time.
-        self.lost_at = self.restarted_at = -9.0
+        #: When it lost something of its memory the last time; when an operator said that it had not mattered.
+        self.lost_at = self.restarted_at = self.vouched_at = -9.0
         #: When a waiter last looked here, by lock.
         self.looked_at: dict[str, float] = {}
         self.sessions: dict[int, Session] = {}
@@ -130,6 +130,7 @@ class Host(Process):
         self.master.write(fence(name), f"{token} somebody:else", "3600000")
 
     def init(self) -> None:
+        self.vouched_at = self.events.now
         (_, note, *_), _ = self.master.run(commands.handshake(self.term, "vouched"))
         self.has_noted(note.decode())
 

@@ -110,13 +110,13 @@ class Referee:
         if now < until and not evicted and last not in self.evicted:
             self.accuse(hold.name, last, hold.owner, "entered while it was kept after a release")
         token, owner = self._tokens.get(hold.name, (0, ""))
-        # After a loss of memory tokens rest on clocks that differ by little: docs/fencing.md. A reader's is
-        # the last one that was not lost, and a failover may lose one.
+        # After a loss of memory tokens rest on clocks that differ by little, by less after an `init` behind
+        # it: docs/fencing.md. A reader's is the last one that was not lost; a failover may lose one.
         lost = any(host.lost_at > 0.0 for host in self._world.hosts)
         if hold.options.shared:
             lost |= bool(self._world.groups)
         else:
-            lost &= self._world.skew > 1.0
+            lost &= self._world.skew > 1.0 or any(host.vouched_at > 0.0 for host in self._world.hosts)
         written, _ = self._tokens.get(f"writer of {hold.name}", (0, ""))
         if handle:
             if handle in self._adopted:
