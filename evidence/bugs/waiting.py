@@ -62,8 +62,7 @@ def kept_by_one_who_left(patches: Patches) -> None:
     patches.set(engine.Engine, "pass_on", lambda *_: None)
 
 
-#: By contender: the longest lease that it saw, by its clock.
-_ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()
+_ends: WeakKeyDictionary[Contender, float] = WeakKeyDictionary()  # of the longest lease that each one saw
 
 
 @bug("look delayed by the dead", "4.1")
@@ -89,16 +88,6 @@ def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -
     refusals = [vote for vote in findings.ballot.votes.values() if vote.code == Code.FOREIGN]
     if refusals and findings.holder is None:
         findings.holder = holder_identity(max(refusals, key=lambda vote: vote.ttl_ms).holder)
-    return genuine(port, contender, **more)
-
-
-@bug("next lease learned late", "4.1")
-@around(acquire, "_sleep")
-def learned_late(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
-    """A waiter that was refused for its place in the queue did not look soon who came next. That lease lapsed
-    before its first look."""
-    if not any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
-        contender.findings.holder = contender.findings.holder or "unknown"
     return genuine(port, contender, **more)
 
 
@@ -172,18 +161,29 @@ def one_look_at_another(patches: Patches) -> None:
     one_look(patches, known=True)
 
 
+def no_early_looks(patches: Patches, *, refused: bool) -> None:
+    """Of waiters that a lease refused, or of those that none did, when they know no holder."""
+
+    def sleep(genuine: Any, port: Port, contender: Contender, **how: Any) -> Any:
+        if refused == any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
+            contender.findings.holder = contender.findings.holder or "unknown"
+        return genuine(port, contender, **how)
+
+    one_look(patches, known=True)  # the mend of that one hides these
+    patches.wrap(acquire, "_sleep", sleep)
+
+
 @bug("dead contender taken for the holder", "4.1")
 def slept_by_a_minority(patches: Patches) -> None:
     """A waiter that one dead contender had refused, and no quorum, took that one's lease for the holder's. It
     looked at its master alone, and the lock was free until that lease ended."""
+    no_early_looks(patches, refused=True)
 
-    def sleep(genuine: Any, port: Port, contender: Contender, **how: Any) -> Any:
-        if any(vote.code == Code.FOREIGN for vote in contender.findings.ballot.votes.values()):
-            contender.findings.holder = contender.findings.holder or "unknown"
-        return genuine(port, contender, **how)
 
-    one_look(patches, known=True)  # the mend of this one hides it
-    patches.wrap(acquire, "_sleep", sleep)
+@bug("next lease learned late", "4.1")
+def learned_late(patches: Patches) -> None:
+    """A waiter that was refused for its place did not look soon who came next: that lease lapsed unseen."""
+    no_early_looks(patches, refused=False)
 
 
 @bug("hand-off behind its subscription", "4.4")
