@@ -46,8 +46,8 @@ elseif not noted then
     -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
     durable = memory == 'durable'
-elseif string.find(life, '+', 1, true) and not string.find(run_id, '+', 1, true) then
-    -- A client that does not know the group: it is refused, and must not make the memory young for the others.
+elseif (string.find(life, '+', 1, true) ~= nil) ~= (string.find(run_id, '+', 1, true) ~= nil) then
+    -- Only one of the two names a group: the client is refused, and must not make the memory young for others.
     return {1, text, 0, 0, now_us}
 elseif memory == 'unused' then
     -- The first use of the fleet need not wait if this server still has the memory with which it started.

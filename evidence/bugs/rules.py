@@ -82,6 +82,15 @@ def answers_of_two_instants(_: Any, masters: Any, name: str, timeout: float) -> 
     return ballot, inspect.may_be_held(masters.context, ballot)
 
 
+@bug("group by one mistaken client", "3.6")
+@around(Master, "_handshake")
+def group_of_one(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *words: str) -> Any:
+    """A client that named replicas of a plain fleet made it a group: holders lost it, others were refused."""
+    if "+" in run_id and "+" not in self.text(keys[0]):
+        self.write(keys[0], f"{run_id} {self._us} 0")
+    return genuine(self, keys, run_id, *words)
+
+
 @bug("free if nobody is named", "3.6")
 @around(inspect, "_ask_twice")
 def free_if_nobody_is_named(_: Any, masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
@@ -91,6 +100,14 @@ def free_if_nobody_is_named(_: Any, masters: Any, name: str, timeout: float) -> 
     if ballots[0].most_named()[1] and not inspect.may_be_held(masters.context, *ballots):
         ballots.append((yield from inspect._ask(masters, name, timeout)))
     return ballots[0], inspect.may_be_held(masters.context, *ballots)
+
+
+@bug("busy lock that nobody can name", "3.6")
+@around(inspect, "_ask_twice")
+def first_answers(genuine: Any, masters: Any, *words: Any) -> Generator[Any, Any, Any]:
+    """If an owner came between its rounds, `locked` raised that too few masters answered, and named none."""
+    first = yield from inspect._ask(masters, *words)
+    return first, (yield from genuine(masters, *words))[1]
 
 
 @bug("naive healing", "3.7")

@@ -79,18 +79,6 @@ def delayed_by_the_dead(genuine: Any, port: Port, contender: Contender, *words: 
     return vote, master
 
 
-@bug("dead contender for a holder", "4.1")
-@around(acquire, "_sleep")
-def for_a_holder(genuine: Any, port: Port, contender: Contender, **more: bool) -> Any:
-    """Where no owner had a quorum, the first contender that a look found was taken for the holder. The votes
-    of the others lapsed unseen, and the lock was free while its waiters slept."""
-    findings = contender.findings
-    refusals = [vote for vote in findings.ballot.votes.values() if vote.code == Code.FOREIGN]
-    if refusals and findings.holder is None:
-        findings.holder = holder_identity(max(refusals, key=lambda vote: vote.ttl_ms).holder)
-    return genuine(port, contender, **more)
-
-
 @bug("place put back while it closes", "4.4")
 @around(calls.Calls, "send")
 def put_back_while_it_closes(genuine: Any, self: Any, command: Any, *targets: Any, **more: Any) -> None:

@@ -369,6 +369,8 @@ class Client(Process, Engine):
             except (RLockError, KeyboardInterrupt) as error:
                 if type(error) is RLockError and not self.holds.closed:
                     raise
+                if isinstance(error, QuorumUnreachableError) and not error.faults:
+                    self.world.referee.accuse(name, self.label, "", "told nobody why it could not answer")
 
     def evict(self, name: str) -> Program:
         with suppress(RLockError, KeyboardInterrupt):  # the operator has to come again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
-from rlock.rules import scripts
+from rlock.rules import commands, scripts
 from rlock.rules.keys import NOTE, OWN
 from rlock.rules.options import ClientOptions
 
@@ -95,4 +95,11 @@ def careless(nemesis: Nemesis) -> None:
     client.begin(client.trying_once(nemesis.lock, dice.choice((0.3, 1.0) if guard else (0.0, 0.3))))
 
 
-STRANGERS = (nonsense, evict, init, look, flush_scripts, stranger, set_a_clock_back, careless)
+def regroup(nemesis: Nemesis) -> None:
+    """A client names replicas of masters that others use without."""
+    for host in nemesis.world.hosts:
+        if host.up and not host.stopped and "+" not in host.term:
+            host.master.run(commands.handshake(f"{host.life}+{40 * '0'}", "volatile"))
+
+
+STRANGERS = (nonsense, evict, init, look, flush_scripts, stranger, set_a_clock_back, careless, regroup)

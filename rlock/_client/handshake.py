@@ -48,6 +48,10 @@ class ConnectOptions(NamedTuple):
         return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
 
 
+#: Whoever came first decided whether a master is a group. Otherwise one mistaken client would stop a fleet.
+GROUP = "it is used as a group: name it with ?replicas=, or DEL rlock:fleet if it is none any more"
+NO_GROUP = "it is used without ?replicas=: leave that out, or DEL rlock:fleet while nothing is locked"
+
 #: Writes commands and returns their replies, with an exception in place of a refused one.
 Exchange = Callable[[Sequence[tuple[str, ...]]], WaitGenerator[list[Any]]]
 
@@ -106,10 +110,9 @@ def handshake(label: str, options: ConnectOptions, exchange: Exchange) -> WaitGe
         # The first script on this connection: the master compares its note with this run_id.
         (reply,) = yield from exchange([commands.handshake(report.run_id, report.memory).by_source()])
         vote = replies.decode_handshake(reply)
-        if options.replicas is None and "+" in (vote.note or ""):
-            text = "it is used as a group: name it with ?replicas=, or DEL rlock:fleet if it is none any more"
-            raise ConnectError(Fault(FaultKind.REPLICA, text))
         if vote.note is not None:
+            if ("+" in vote.note) != (options.replicas is not None):
+                raise ConnectError(Fault(FaultKind.REPLICA, GROUP if options.replicas is None else NO_GROUP))
             report = report._replace(note=vote.note, time_us=vote.time_us)
     return HandshakeResult(report, connection_id if isinstance(connection_id, int) else 0)
 

@@ -166,7 +166,8 @@ class Watchdog(ABC):
         """Log an error of a round that is tried again. Raises an interrupt again, or a cancellation."""
         if not isinstance(error, Exception):
             raise error
-        log.error("a renewal round failed; it is tried again", exc_info=error)
+        with suppress(Exception):  # of a log handler: no lease may end by it
+            log.error("a renewal round failed; it is tried again", exc_info=error)
 
     def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         masters, began = self._masters, self._clock()

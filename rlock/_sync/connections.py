@@ -64,8 +64,7 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
-        # It also shuts the socket down, but not in a child: that has a copy if it was forked in the middle of
-        # an attempt to connect.
+        # It also shuts the socket down: a child that was forked in the middle of an attempt has a copy.
         self._owner.disconnect()
 
 

@@ -119,7 +119,8 @@ class Watchdog(watchdog.Watchdog):
 
     def _failed(self, error: BaseException) -> None:
         # Also SystemExit: an observer that ends its thread must not end the renewal.
-        log.error("a renewal round failed; it is tried again", exc_info=error)
+        with suppress(BaseException):  # of a log handler, too
+            log.error("a renewal round failed; it is tried again", exc_info=error)
 
     def _call_on_lost(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
         with self._mutex:

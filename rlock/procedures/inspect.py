@@ -52,7 +52,7 @@ def locked(masters: Masters, name: str, timeout: float) -> WaitGenerator[bool]:
 
 
 def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tuple[Ballot, bool]]:
-    """The first answers, and whether an owner may have a quorum.
+    """Answers of a round, the second if nobody was named before, and whether an owner may have a quorum.
 
     The answers of one round are of different instants: an owner's votes may have moved among the masters
     meanwhile. A master that says "free" twice was free in between, unless a lease is shorter than that.
@@ -61,8 +61,9 @@ def _ask_twice(masters: Masters, name: str, timeout: float) -> WaitGenerator[tup
     if (held := may_be_held(masters.context, ballot)) or ballot.quorum == 1:
         return ballot, held
     again = yield from _ask(masters, name, timeout)
-    too_long = ballot.most_named()[1] > 0 and masters.context.clock() - ballot.sent_at >= MIN_TTL
-    return ballot, too_long or may_be_held(masters.context, ballot, again)
+    named = ballot.most_named()[1] > 0
+    too_long = named and masters.context.clock() - ballot.sent_at >= MIN_TTL
+    return (ballot if named else again), too_long or may_be_held(masters.context, ballot, again)
 
 
 def may_be_held(context: ClientContext, *ballots: Ballot) -> bool:

@@ -39,7 +39,7 @@ class _Term:
 
     def __init__(self, engine: Engine, hold: Hold) -> None:
         self.hold = hold
-        self.over = False
+        self.over = self.resigned = False
         self._engine = engine
 
     def left(self) -> float:
@@ -99,7 +99,7 @@ class BaseLeader:
         """
         term = self._term
         if term is not None and term.left() > 0.0:
-            term.over = True
+            term.over = term.resigned = True
             with suppress(RuntimeError):  # another thread has woken it at the same time
                 self._parker.wake()
 
@@ -171,7 +171,7 @@ class BaseLeader:
         self._lock.lost._waiting.append(self._parker)  # otherwise a loss or a close would wake nobody
         self._term = term
         if self._end:  # behind the line above: otherwise a user that leaves in between is not seen
-            term.over = True
+            term.over = term.resigned = True
         try:
             if term.left() > 0.0:
                 announced = True
@@ -190,7 +190,7 @@ class BaseLeader:
         self._leads._set = False
         try:
             if announced:
-                yield from self._stop(engine, hold)
+                yield from self._stop(engine, hold, resigned=term.resigned)
         finally:  # behind on_stopped: otherwise the next leader could start before this one has stopped
             hold.count = 1  # also if its callbacks have acquired it
             with suppress(LeaseLostError):  # it is logged already
@@ -199,14 +199,14 @@ class BaseLeader:
             raise interrupt
         return failed
 
-    def _stop(self, engine: Engine, hold: Hold) -> WaitGenerator[None]:
+    def _stop(self, engine: Engine, hold: Hold, *, resigned: bool) -> WaitGenerator[None]:
         """Call ``on_stopped``, and say why and when."""
         left = engine.holds.remaining(hold)
         yield from self._tell(self._on_stopped)  # before the log: a blocked one would delay it
         if left > 0.0 and engine.holds.remaining(hold) <= 0.0:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
-        if 0.0 < left <= step_down_margin(hold.lease.ttl):
+        if not resigned and 0.0 < left <= step_down_margin(hold.lease.ttl):
             log.warning("leader %r stepped down: %.3g s were left of its lease, not renewed", self.name, left)
 
     def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:

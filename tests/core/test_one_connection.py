@@ -31,9 +31,6 @@ from rlock.rules.tickets import Place
 from rlock.rules.timing import LOOK_LATE_S
 from rlock.testing import MemoryMasters, memory_client
 
-from ..interrupts import every_line
-from ..lock.conftest import eventually
-
 
 class Wire(Connection):
     """A connection on which a test is the master."""
@@ -168,25 +165,6 @@ def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hea
     assert hearing.subscriptions.looks_for(second) == places
     hearing.subscriptions.unsubscribe(hearing.contender, left=True)
     assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
-
-
-def test_ctrl_c_before_any_line_of_a_wait_and_its_end_harms_no_other_waiter(hearing: Hearing) -> None:
-    """They share the subscription: an empty inbox in it, or a reader that sleeps, ends their messages."""
-    # No confirmation may come during the waits below.
-    assert eventually(lambda: hearing.subscribe(hearing.contender, 1.0) == 3)
-    subscriptions = hearing.subscriptions
-    for tracer in every_line("subscriptions.py", "notifications.py", "_sync/connections.py"):
-        contender, _ = hearing.contend("x")
-        hearing.subscribe(contender)
-        inbox = contender.inbox
-        with tracer:
-            run(subscriptions.wait(contender, hearing.context.clock() + 0.001))
-            subscriptions.unsubscribe(contender, left=True)
-        assert None not in subscriptions._by_name["x"].inboxes, tracer.where
-        subscriptions.unsubscribe(contender, left=True)
-        assert inbox not in subscriptions._by_name["x"].inboxes, tracer.where
-        leader = subscriptions._connections._leader
-        assert leader is None or not leader.asleep, tracer.where
 
 
 MASTERS = 3

@@ -277,15 +277,17 @@ def test_a_wrong_url_or_client_is_refused_with_what_to_do(masters: Any, advice: 
     assert "secret" not in str(raised.value)
 
 
-def test_a_client_that_does_not_know_the_group_is_refused_and_leaves_its_note(any_server: AnyMaster) -> None:
-    away = pytest.raises(rlock.QuorumUnreachableError, match="0 of 1 replicas")
-    with rlock.Client(f"{any_server.url}?replicas=1") as group, away:
-        group.lock("x").acquire(blocking=False)
-    with raw(any_server.url) as server, rlock.Client(any_server.url) as plain:
-        note = server.get(NOTE)
-        with pytest.raises(rlock.OptionsError, match="replicas="):
-            plain.lock("x").acquire(timeout=1)
-        assert server.get(NOTE) == note
+def test_who_names_replicas_or_none_second_is_refused_and_leaves_the_note(any_server: AnyMaster) -> None:
+    plain, group = any_server.url, f"{any_server.url}?replicas=1"
+    for first, second, told in ((group, plain, "as a group"), (plain, group, "without .replicas=")):
+        with raw(plain) as server, rlock.Client(first) as client, rlock.Client(second) as mistaken:
+            server.delete(NOTE)
+            with pytest.raises(rlock.QuorumUnreachableError, match=r"0 of 1 replicas|no vote for"):
+                client.lock("x").acquire(blocking=False)
+            note = server.get(NOTE)
+            with pytest.raises(rlock.OptionsError, match=told):
+                mistaken.lock("x").acquire(timeout=1)
+            assert server.get(NOTE) == note
 
 
 def test_a_node_of_a_cluster_is_no_master(server: ServerBinary) -> None:
