@@ -287,6 +287,7 @@ def test_who_names_replicas_or_none_second_is_refused_and_leaves_the_note(any_se
             note = server.get(NOTE)
             with pytest.raises(rlock.OptionsError, match=told):
                 mistaken.lock("x").acquire(timeout=1)
+            assert "it is used" in doctor([second]).one("writes")["what"]
             assert server.get(NOTE) == note
 
 

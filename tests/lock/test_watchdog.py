@@ -126,9 +126,8 @@ def test_the_lock_of_a_dead_thread_is_told_before_it_is_lost(connect3: MakeClien
 
 
 def test_a_log_handler_that_raises_ends_no_renewal(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    with client.lock("job"), monkeypatch.context() as patch:
-        patch.setattr(events.log, "handle", lambda _: 1 / 0)
-        client._engine().watchdog._failed(ValueError("of an observer"))
+    monkeypatch.setattr(events.log, "handle", lambda _: 1 / 0)
+    client._engine().watchdog._failed(ValueError("of an observer"))
 
 
 def test_an_observer_that_raises_stops_nothing(client: Client, caplog: pytest.LogCaptureFixture) -> None:

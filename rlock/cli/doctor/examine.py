@@ -214,7 +214,10 @@ class Examination:
             if facts.target.replicas is not None:
                 told = told.of_group(facts.text("master_replid") or "")
             vote = replies.decode_handshake(session.run(commands.handshake(told.run_id, told.memory)))
-            facts.memory.report = told._replace(note=vote.note or "", time_us=vote.time_us)
+            report = facts.memory.report = told._replace(note=vote.note or "", time_us=vote.time_us)
+            if vote.note is not None and ("+" in vote.note) != ("+" in report.run_id):
+                refused_as = handshake.GROUP if facts.target.replicas is None else handshake.NO_GROUP
+                facts.write_fault, facts.memory.report = refused_as, None
 
     def _listen(self, session: Session, deadline: float) -> None:
         """A second connection: does publishing work, and does it lead to the same server?"""

@@ -112,6 +112,7 @@ _WRITES = {
     "MISCONF": "it could not save to disk: mend the disk (its log says what is wrong), see `disk`",
     "OOM": "its memory is full: see `memory`",
     "READONLY": "it is a replica, or was made read-only: see `role`",
+    "replicas=": "name it in the same way in all clients",
     "NOREPLICAS": "it wants more replicas than it has; CONFIG SET min-replicas-to-write 0, and the same in "
     "its configuration: replicas do nothing for the lock",
 }
