@@ -23,11 +23,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Stands for the beginning of a colour until its line is shown. Nobody else can know it: what comes from
 #: masters and from the names of locks colours nothing, hides nothing, and moves no cursor.
 _COLOUR = f"\x1b{os.urandom(8).hex()}"
+_objects = False
 
 
 def json_option(command: F) -> F:
     """Add --json; the command gets it as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")(command)
+    how: Any = {"is_flag": True, "is_eager": True, "callback": _noted}
+    return click.option("--json", "as_json", help="Print JSON, one object a line.", **how)(command)
+
+
+def _noted(context: click.Context, _: click.Parameter, as_json: bool) -> bool:
+    global _objects
+    _objects = as_json and context.command.name in ("run", "hold")
+    return as_json
 
 
 def print_json(value: Any, *, err: bool = False) -> None:
@@ -83,8 +91,12 @@ def _stdout() -> TextIO:
 
 
 def complain(error: object) -> None:
-    """Say on stderr what is wrong, in one line."""
-    show(f"rlock: {' '.join(str(error).split())}", err=True)
+    """Say on stderr what is wrong: in one line, or in an object where --json prints events."""
+    text = " ".join(str(error).split())
+    if _objects:
+        print_json({"event": "error", "message": text}, err=True)
+    else:
+        show(f"rlock: {text}", err=True)
 
 
 def hush() -> None:
