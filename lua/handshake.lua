@@ -31,6 +31,7 @@ end
 local noted, since_us, max_ttl_ms = string.match(type(text) == 'string' and text or '', '^(%S*) (%d+) (%d+)$')
 noted = noted and #since_us <= 16 and #max_ttl_ms <= 16 and noted -- no client reads longer numbers
 local life, first_us = string.match(noted or '', '^([^@:]*)(@?%d*)')
+local noted_group, names_group = string.find(life or '', '+', 1, true), string.find(run_id, '+', 1, true)
 local durable = noted and string.find(noted, ':durable', 1, true) ~= nil
 if noted and since_us + 0 > now_us then
     -- The clock was set back: no new client could date this memory. Now is never earlier than the truth.
@@ -46,8 +47,8 @@ elseif not noted then
     -- A restart or a flush took the note, and the locks with it. A durable master may have lost its disk.
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
     durable = memory == 'durable'
-elseif (string.find(life, '+', 1, true) ~= nil) ~= (string.find(run_id, '+', 1, true) ~= nil) then
-    -- Only one of the two names a group: the client is refused, and must not make the memory young for others.
+elseif (noted_group and not names_group) or (names_group and not noted_group and max_ttl_ms + 0 > 0) then
+    -- It names no group, or a master in use as one: it is refused, and must not make the memory young for others.
     return {1, text, 0, 0, now_us}
 elseif memory == 'unused' then
     -- The first use of the fleet need not wait if this server still has the memory with which it started.

@@ -95,10 +95,10 @@ def careless(nemesis: Nemesis) -> None:
     client.begin(client.trying_once(nemesis.lock, dice.choice((0.3, 1.0) if guard else (0.0, 0.3))))
 
 
-def regroup(nemesis: Nemesis) -> None:
-    """A client names replicas of masters that others use without."""
+def regroup(nemesis: Nemesis) -> None:  # a client names replicas of masters that others use without
     for host in nemesis.world.hosts:
-        if host.up and not host.stopped and "+" not in host.term:
+        in_use = "+" not in host.term and not host.master.text(NOTE).endswith(" 0")
+        if host.up and not host.stopped and in_use:
             host.master.run(commands.handshake(f"{host.life}+{40 * '0'}", "volatile"))
 
 

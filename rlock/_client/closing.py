@@ -29,8 +29,7 @@ def close(
         if holds.closed and (watchdog.stopped or holds.closer not in (None, here)):
             return
         again, holds.closed, holds.closer = holds.closed, True, here
-        # Before the releases: a signal handler adds its hold there, and then removes it here.
-        every = [*holds]
+        every = [*holds]  # first: a signal handler adds its hold to the releases, and then takes it from here
         for hold in every:
             # It stays in the table as lost: otherwise its owner's release would find no hold.
             if hold.lease.update(now) is not LeaseState.LOST:

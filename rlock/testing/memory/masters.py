@@ -301,7 +301,7 @@ class Master(Readers):
             first, mark = "", mark if life == run_id else ""
         elif found is None:
             mark = kind
-        elif ("+" in life) != ("+" in run_id):
+        elif ("+" in life) > ("+" in run_id) or (longest and "+" not in life and "+" in run_id):
             return [1, text.encode(), 0, 0, self._us]
         elif memory == "unused":
             if text != known or not self.whole:
