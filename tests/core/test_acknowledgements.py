@@ -130,7 +130,7 @@ def shake_hands(replication: bytes) -> HandshakeResult:
 
     def exchange(asked: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
         yield from ()
-        return [told.get(words, [1, b"", 0, 0, 0]) for words in asked]
+        return [told.get(words, [1, b"r0+id0 1 0", 0, 0, 0]) for words in asked]
 
     return run(handshake("m0", ConnectOptions(1.0, replicas=1), exchange))
 
