@@ -48,7 +48,7 @@ elseif not noted then
     since_us, max_ttl_ms = string.format('%.0f', now_us), '0'
     durable = memory == 'durable'
 elseif (noted_group and not names_group) or (names_group and not noted_group and max_ttl_ms + 0 > 0) then
-    -- It names no group, or a master in use as one: it is refused, and must not make the memory young for others.
+    -- The client names no group, or one where plain clients had a lease. It must not make the memory young.
     return {1, text, 0, 0, now_us}
 elseif memory == 'unused' then
     -- The first use of the fleet need not wait if this server still has the memory with which it started.

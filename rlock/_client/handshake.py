@@ -48,7 +48,7 @@ class ConnectOptions(NamedTuple):
         return min(self.timeout, max(self.request_timeout, MIN_CONNECT_S))
 
 
-#: Whoever had a lease first decided whether a master is a group: else one mistaken client would stop a fleet.
+#: A lease under the plain URL keeps a master from becoming a group: a mistaken client must not stop a fleet.
 GROUP = "it is used as a group: name it with ?replicas=, or DEL rlock:fleet if it is none any more"
 NO_GROUP = "it is used without ?replicas=: leave that out, or DEL rlock:fleet while nothing is locked"
 

@@ -11,6 +11,7 @@ commands are gathered: then one thread writes all of them, in one write to each 
 import math
 import os
 import select
+import socket
 import threading
 import time
 import weakref
@@ -64,8 +65,9 @@ class SocketConnection(Connection):
             self.reader.feed(data)
 
     def close(self) -> None:
-        # It also shuts the socket down: a child that was forked in the middle of an attempt has a copy.
-        self._owner.disconnect()
+        with suppress(OSError), self.socket:  # not by its library: that class may be a user's
+            if os.getpid() == self._owner.pid:  # a child that was forked meanwhile may have a copy
+                self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Endpoint(endpoints.Endpoint):

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Stands for the beginning of a colour until its line is shown. Nobody else can know it: what comes from
 #: masters and from the names of locks colours nothing, hides nothing, and moves no cursor.
 _COLOUR = f"\x1b{os.urandom(8).hex()}"
-_objects = False
+_objects = False  #: after --json of `run` and `hold`, what is wrong is an object, too
 
 
 def json_option(command: F) -> F:

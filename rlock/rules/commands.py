@@ -183,8 +183,7 @@ def renew(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = Tru
 def keep(lease_ms: int, name: str, owner: str, waiter: str, *, guarded: bool = True) -> Command:
     """End a hold and keep its lease so long, for nobody. Its place in the queue goes."""
     keys = (name, *_note(guarded), queue(name))
-    decode = partial(replies.decode_batch, locks=1)
-    return _command(scripts.RENEW, keys, (str(lease_ms), owner, "0", waiter), decode, owner)
+    return _command(scripts.RENEW, keys, (str(lease_ms), owner, "0", waiter), replies.decode_batch, owner)
 
 
 def heal(lease_ms: int, leases: Sequence[StandingLease], *, guarded: bool = True) -> Command:
@@ -207,8 +206,7 @@ def _with_tokens(lease_ms: int, leases: Sequence[StandingLease], task: str, guar
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:
     """Prolong the grant of a hand-off with this token. A stopped process repeats nothing in time."""
     keys, words = (name, fence_key(name), *_note(guarded)), (str(lease_ms), str(token), owner)
-    decode = partial(replies.decode_batch, locks=1)
-    return _command(scripts.CONFIRM, keys, words, decode, owner, by_source=True)
+    return _command(scripts.CONFIRM, keys, words, replies.decode_batch, owner, by_source=True)
 
 
 def transfer(handle: Handle, present: str, owner: str, *, checked: bool = False, guarded: bool) -> Command:

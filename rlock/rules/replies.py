@@ -150,7 +150,7 @@ def _refusal(vote: Vote) -> Vote:
     return vote._replace(code=code, holder="", hold_count=0)
 
 
-def decode_batch(reply: Any, locks: int) -> Vote:
+def decode_batch(reply: Any, locks: int = 1) -> Vote:
     """The vote in the reply of `renew` or `heal`: YES if the code of each lock is."""
     if _kinds(reply) != _BATCH or len(reply[1]) != locks:
         return _no_vote(reply)
