@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import redis
 
 from rlock.testing.local.embedded import Master, ServerBinary
 
+from ..lock.conftest import eventually
 from ..servers import PASSWORD, raw
 
 SERVICE = "mymaster"
@@ -37,17 +37,14 @@ OPTIONS = {
 PATIENCE_S = 20.0
 
 
-def until(done: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+def until(done: Callable[[], object], what: str) -> None:
     """Wait for a state of the servers."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            if done():
-                return
-        except redis.RedisError:
-            pass
-        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.03)
+
+    def answered() -> Any:
+        with contextlib.suppress(redis.RedisError):
+            return done()
+
+    assert eventually(answered, PATIENCE_S), f"not within {PATIENCE_S:g} s: {what}"
 
 
 class Server(Master):
@@ -130,8 +127,11 @@ class ReplicatedGroup(contextlib.ExitStack):
     def fail_over(self) -> None:
         """Let the Sentinels promote a replica, and wait until they have."""
         before, asked = self.primary, self.sentinels[0].client
-        until(lambda: asked.execute_command("SENTINEL", "FAILOVER", SERVICE), "a Sentinel begins a failover")
-        until(lambda: self.primary is not before, "a replica is promoted")
+
+        def promoted() -> bool:  # a Sentinel gives up after its time-out, so it is asked again
+            return self.primary is not before or not asked.execute_command("SENTINEL", "FAILOVER", SERVICE)
+
+        until(promoted, "a replica is promoted")
 
     def shut_out(self, server: Server) -> None:
         """Cut a server off from replicas and Sentinels. Clients reach it as before."""
