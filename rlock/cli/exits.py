@@ -6,6 +6,8 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..client import Client
 
 FAILED = 1
@@ -21,16 +23,18 @@ SIGNAL = 128
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where it ends a command as Ctrl-C does."""
+    """SIGTERM or SIGHUP, with its number, where it ends a command as Ctrl-C does."""
 
 
-def _terminate(*_: object) -> None:
-    raise Terminated
+def _terminate(number: int, *_: object) -> None:
+    raise Terminated(number)
 
 
-def end_at_sigterm() -> None:
-    """Have SIGTERM raise `Terminated`."""
-    signal.signal(signal.SIGTERM, _terminate)
+def end_at_signals(handler: Callable[..., object] = _terminate) -> None:
+    """Have SIGTERM and SIGHUP, if it is not ignored (nohup), raise `Terminated` or call ``handler``."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 TABLE = {

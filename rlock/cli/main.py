@@ -142,8 +142,8 @@ def _ended() -> int:
         return _say(_usage(error), exits.USAGE)
     except RLockError as error:
         return _say(error, exits.of(error))
-    except exits.Terminated:
-        return exits.SIGNAL + 15
+    except exits.Terminated as end:
+        return exits.SIGNAL + int(end.args[0])
     except (KeyboardInterrupt, click.Abort):
         return exits.SIGNAL + 2
     except OSError as error:

@@ -57,7 +57,7 @@ def acquire(
     check_wait(timeout=timeout, no_wait=no_wait)
     if sys.__stdout__ is None:
         raise click.UsageError("standard output is closed: nobody would have the handle")
-    exits.end_at_sigterm()
+    exits.end_at_signals()
     outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
     with outcome.errors(), settings.client() as own:
         own._options.kept("--ttl", ttl)  # before it waits

@@ -36,7 +36,7 @@ def exporter(pattern: str, *, host: str, port: int, limit: int, settings: Settin
     It asks the masters when it is scraped, and changes nothing. One exporter is enough for a fleet. The
     metrics name the masters, and no lock. They need the extra quorum-rlock[prometheus].
 
-    Exit status: 0 ended by Ctrl-C or SIGTERM; 64 the address cannot be listened on.
+    Exit status: 0 ended by Ctrl-C, SIGTERM or SIGHUP; 64 the address cannot be listened on.
     """
     try:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -48,8 +48,7 @@ def exporter(pattern: str, *, host: str, port: int, limit: int, settings: Settin
         raise OptionsError(
             "`rlock exporter` needs prometheus-client: pip install 'quorum-rlock[prometheus]'"
         ) from None
-    # Before the client: from here on the two signals end us in one way.
-    exits.end_at_sigterm()
+    exits.end_at_signals()  # before the client: from here on the signals end us in one way
     with (
         settings.client() as client,
         closing(Scan(client, pattern, limit, scan_s=FIRST_SCAN_S, waiters=1)) as scan,

@@ -29,7 +29,7 @@ from .run import acquire, check_wait
 def hold(
     name: str, *, timeout: float | None, no_wait: bool, ttl: float | None, as_json: bool, settings: Settings
 ) -> None:
-    """Acquire the lock NAME, and hold it until Ctrl-C or SIGTERM. For work by hand.
+    """Acquire the lock NAME, and hold it until Ctrl-C, SIGTERM or SIGHUP. For work by hand.
 
     It prints a line when it has the lock. The lease is renewed meanwhile.
 
@@ -37,7 +37,7 @@ def hold(
     quorum of masters answered; 64 wrong settings.
     """
     check_wait(timeout=timeout, no_wait=no_wait)
-    exits.end_at_sigterm()
+    exits.end_at_signals()
     outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
     with outcome.errors(), settings.client(ttl=ttl) as own:
         lock = own.lock(name)

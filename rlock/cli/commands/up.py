@@ -44,16 +44,15 @@ def up(count: int, command: Sequence[str], *, as_json: bool) -> None:
     The ports are 7001 and following, if they are free. The masters have a vote at once: nothing was locked
     on them before.
 
-    Exit status: COMMAND's; 0 ended by Ctrl-C or SIGTERM, or all of them have ended; 64 no server to start;
-    126 COMMAND cannot be executed; 127 it was not found.
+    Exit status: COMMAND's; 0 ended by Ctrl-C, SIGTERM or SIGHUP, or all of them have ended; 64 no server to
+    start; 126 COMMAND cannot be executed; 127 it was not found.
     """
     try:
         server = find_server()
         masters = _started(count, server)
     except EmbeddedError as error:
         raise click.ClickException(str(error)) from None
-    # SIGTERM as Ctrl-C: the masters must not outlive us.
-    exits.end_at_sigterm()
+    exits.end_at_signals()  # the masters must not outlive us
     with masters:
         if as_json:
             started = [{"master": master.url, "pid": master.pid} for master in masters]
@@ -80,7 +79,7 @@ def _started(count: int, server: ServerBinary) -> Masters:
 
 
 def _run(command: Sequence[str], masters: Masters) -> int:
-    """Run the command, and pass SIGTERM on to it; its exit status."""
+    """Run the command, and pass signals on to it; its exit status."""
     environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters.urls)}
     try:
         child = launch(list(command), env=environment)
@@ -89,20 +88,19 @@ def _run(command: Sequence[str], masters: Masters) -> int:
         return exits.NOT_FOUND if isinstance(error, FileNotFoundError) else exits.NOT_EXECUTABLE
     # Ctrl-C reaches it, too, and it decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    exits.end_at_signals(lambda number, _: child.send_signal(number))
     code = child.wait()
     return code if code >= 0 else exits.SIGNAL - code
 
 
 def _wait(masters: Masters) -> None:
     """Until Ctrl-C, or until all of them have ended."""
-    gone: set[int] = set()
+    running = [*masters]
     try:
-        while len(gone) < len(masters):
+        while running:
             time.sleep(0.5)
-            for i, master in enumerate(masters):
-                if i not in gone and not master.running:
-                    gone.add(i)
-                    show(f"{master.url} has ended", err=True)
+            for master in [each for each in running if not each.running]:
+                running.remove(master)
+                show(f"{master.url} has ended", err=True)
     except KeyboardInterrupt:
         show("ended", err=True)
