@@ -80,6 +80,7 @@ ALL: tuple[Contestant, ...] = (
         _python("python-redis-lock", "python-redis-lock", "one", "python_redis_lock:PythonRedisLock"),
         polls=False,
     ),
+    *_and_tuned(_python("sherlock", "sherlock", "one", "sherlock_redis:Sherlock")),
     *_and_tuned(_python("pottery", "pottery", "many", "pottery_redlock:Pottery")),
     *_and_tuned(_python("redlock-ng", "redlock-ng", "many", "redlock_ng:RedlockNg")),
     *_and_tuned(_python("redlock-plus", "redlock-plus", "many", "redlock_plus:RedlockPlus")),

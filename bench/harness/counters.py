@@ -24,17 +24,18 @@ class Counts(NamedTuple):
     """The work of some masters so far, or in an interval.
 
     `requests` are reads from a socket: a client that pipelines needs fewer than it has commands.
-    `scripts` are EVAL and EVALSHA.
+    `scripts` are EVAL and EVALSHA, `script_us` is the time that they ran.
     """
 
     requests: int
     scripts: int
+    script_us: int
 
 
 class Counters:
     def __init__(self, urls: Sequence[str]) -> None:
         self._masters = [redis.Redis.from_url(url) for url in urls]
-        self._before = Counts(0, 0)
+        self._before = Counts(0, 0, 0)
         self.start()  # connects, so that no handshake is counted
 
     def start(self) -> None:
@@ -43,10 +44,11 @@ class Counters:
     def stop(self) -> Counts:
         """The work since `start`, without reading the counters: one request to each master."""
         now, before = self._now(), self._before
-        return Counts(now.requests - before.requests - len(self._masters), now.scripts - before.scripts)
+        requests, scripts, script_us = (after - first for after, first in zip(now, before, strict=True))
+        return Counts(requests - len(self._masters), scripts, script_us)
 
     def _now(self) -> Counts:
-        requests = scripts = 0
+        requests = scripts = script_us = 0
         for master in self._masters:
             # One packet: its two commands are the same number of reads every time.
             packet = master.pipeline(transaction=False)
@@ -54,8 +56,10 @@ class Counters:
             packet.info("commandstats")
             stats, calls = packet.execute()
             requests += stats["total_reads_processed"]
-            scripts += sum(calls.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
-        return Counts(requests, scripts)
+            for found in (calls[key] for key in ("cmdstat_eval", "cmdstat_evalsha") if key in calls):
+                scripts += found["calls"]
+                script_us += found["usec"]
+        return Counts(requests, scripts, script_us)
 
     def sum(self, section: str, name: str) -> int:
         """One number of INFO, of all masters together."""

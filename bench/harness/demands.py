@@ -163,6 +163,7 @@ DEMANDS: tuple[Demand, ...] = (
     _at_most("pair", 1.25, f"N = 5: to {PACKED}", pair("floor-all", masters=5)),
     _at_most("pair", 1.25, f"N = 5: to {MAJORITY}", pair("floor-majority", masters=5)),
     _at_most("pair", 1.0, "N = 1: to redis-py's Lock", pair("redis-py", masters=1)),
+    _at_most("pair", 1.3, "N = 1: to sherlock", pair("sherlock", masters=1)),
     _at_most("pair", 1.5, f"N = 1: {TASKS}", pair("rlock", "rlock-asyncio", masters=1)),
     _at_most("pair", 1.5, f"N = 5: {TASKS}", pair("rlock", "rlock-asyncio", masters=5)),
     _at_least(

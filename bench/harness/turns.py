@@ -114,14 +114,15 @@ class Runner:
         self.send(verb, **request)
         return replies([self], timeout)[0]
 
-    def batch(self, lock: str, timeout: float = PATIENCE_S, nested: bool = False) -> None:
-        """A turn of pairs, as many as fit into it, the first of them not counted."""
+    def batch(self, lock: str, timeout: float = PATIENCE_S, nested: bool = False) -> int:
+        """A turn of pairs, as many as fit into it, the first of them not counted. How many it had in all."""
         fitting = max(1, min(MAX_BATCH, int(BATCH_S / self.pair_s))) if self.pair_s else 1
         # Caches do not matter to a pair of many milliseconds.
         uncounted = UNCOUNTED if fitting > 5 * UNCOUNTED else 0
         began = time.monotonic()
         self.take(self.ask("loop", timeout, lock=lock, count=fitting + uncounted, nested=nested), uncounted)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
+        return fitting + uncounted
 
     def take(self, reply: dict[str, Any] | None, uncounted: int = 0) -> None:
         if reply is None:

@@ -114,6 +114,8 @@ LAYOUTS: Mapping[str, Layout] = {
         P50,
         (
             P99,
+            Column("server_us", "CPU of a master, µs"),
+            Column("script_us", "of it in scripts, µs"),
             _TO_OURS,
             Column("floor-all", "x fan-out floor", ratio=True),
             Column("floor-majority", "x majority floor", ratio=True),

@@ -1,7 +1,8 @@
 """An uncontended lock: one acquire and release.
 
 A contestant that knows one master only is measured with one. Ratios are to the floors of the same run (the
-same commands without a lock around them), to rlock and to redis-py's Lock, round by round.
+same commands without a lock around them), to rlock and to redis-py's Lock, round by round. ``server_us``: CPU
+time of one master for a pair; ``script_us``: the part of it in EVAL and EVALSHA.
 
 Turns are short and many, so that noise of the machine hits all alike. With one master each contestant runs
 on one half of the cores and the master on the other half (``harness/cores.py``): left to the kernel, the
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from bench.harness import cores
 from bench.harness.contestants import Contestant
+from bench.harness.counters import Counters, cpu_ns
 from bench.harness.masters import Masters
 from bench.harness.results import Case
 from bench.harness.turns import Clock, Runners, taking_turns
@@ -44,11 +47,20 @@ def cases(
         rng = random.Random(size)
         part = clock.part(1 / (len(sizes) - i))
         chosen = taking_turns(contestants, size, quick)
-        with Masters(size) as masters, placed(masters, chosen) as runners:
+        with Masters(size) as masters, placed(masters, chosen) as runners, Counters(masters.urls) as counters:
+            pids = [master.pid for master in masters if master.pid]
             runners.warm_up(lambda runner: runner.key, rng, part.part(WARM_UP), nested)
+            served: dict[str, list[tuple[float, float]]] = defaultdict(list)
             for runner in runners.turns(rng, part):
-                runner.batch(runner.key, nested=nested)
+                counters.start()
+                cpu = cpu_ns(pids)
+                pairs = size * runner.batch(runner.key, nested=nested)
+                cpu = cpu_ns(pids) - cpu
+                served[runner.key].append((cpu / 1e3 / pairs, counters.stop().script_us / pairs))
             rows = {runner.key: runner.row() for runner in runners.runners}
+            for key, row in rows.items():
+                row.add("server_us", [each for each, _ in served[key]])
+                row.add("script_us", [each for _, each in served[key]])
         case = Case({"masters": size}, rows)
         case.compare("p50_us", [*floors, "rlock", "redis-py"])
         yield case
