@@ -29,7 +29,6 @@ from . import memory
 # The project promises to run on these; the report header names those that this machine lacks.
 WANTED = ("valkey", "redis-7", "redis-6")
 
-
 #: Of all masters and users of this run, and in no text that it shows (canary.py). A new one in each worker.
 PASSWORD = secrets.token_hex(24)
 

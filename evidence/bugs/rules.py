@@ -91,17 +91,6 @@ def group_of_one(genuine: Any, self: Master, keys: Sequence[str], run_id: str, *
     return genuine(self, keys, run_id, *words)
 
 
-@bug("free if nobody is named", "3.6")
-@around(inspect, "_ask_twice")
-def free_if_nobody_is_named(_: Any, masters: Any, name: str, timeout: float) -> Generator[Any, Any, Any]:
-    """One round called a lock free if no master named a holder. One of its masters had forgotten it before it
-    answered, and another one was healed after its answer."""
-    ballots = [(yield from inspect._ask(masters, name, timeout))]
-    if ballots[0].most_named()[1] and not inspect.may_be_held(masters.context, *ballots):
-        ballots.append((yield from inspect._ask(masters, name, timeout)))
-    return ballots[0], inspect.may_be_held(masters.context, *ballots)
-
-
 @bug("busy lock that nobody can name", "3.6")
 @around(inspect, "_ask_twice")
 def first_answers(genuine: Any, masters: Any, *words: Any) -> Generator[Any, Any, Any]:

@@ -35,7 +35,6 @@ class _Arm:
 
 ARM: Any = _Arm()
 
-
 #: In front of these the signal is made pending. The first ones are calls.
 _CALLS = {code for name, code in dis.opmap.items() if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")}
 _JUMPS = {code for name, code in dis.opmap.items() if "BACKWARD" in name and "NO_INTERRUPT" not in name}
@@ -122,7 +121,7 @@ class Instant:
         try:
             return function(*arguments)
         finally:
-            if self._held_back:
+            if self._held_back and _thread.get_ident() == MAIN:  # that of another thread would come late
                 self._held_back = False
                 # The last line: anything behind it would handle the signal.
                 -ARM  # noqa: B018

@@ -162,9 +162,8 @@ def lose_answers(nemesis: Nemesis) -> None:
     """What was asked for is done, and nobody is told: to ask again is a second delivery."""
     if client := nemesis.client():
         hand_offs = ("acquire", "release", "confirm", "queued", "queued", "wait")
-        script = nemesis.dice.choice(
-            hand_offs if nemesis.busy else ("acquire", "acquire", "release", "renew", "any")
-        )
+        names = hand_offs if nemesis.busy else ("acquire", "acquire", "release", "renew", "any")
+        script = nemesis.dice.choice(names)
         servers = client.commands.servers
         for server in nemesis.dice.sample(servers, nemesis.dice.choice((len(servers), len(servers), 1))):
             if server.connection is not None:
@@ -206,12 +205,7 @@ def hold_up(nemesis: Nemesis) -> None:
     ways = nemesis.ways()
     for way in ways:
         way.shut()
-
-    def open_them() -> None:
-        for way in ways:
-            way.open()
-
-    nemesis.until(open_them)
+    nemesis.until(lambda: [*map(Way.open, ways)])
 
 
 def hold_commands(nemesis: Nemesis) -> None:
@@ -233,12 +227,7 @@ def slow_down(nemesis: Nemesis) -> None:
     ways = nemesis.ways()
     for way in ways:
         way.extra = extra
-
-    def mend() -> None:
-        for way in ways:
-            way.extra = 0.0
-
-    nemesis.later(nemesis.duration(), mend)
+    nemesis.later(nemesis.duration(), lambda: [vars(way).update(extra=0.0) for way in ways])
 
 
 def stop_master(nemesis: Nemesis) -> None:

@@ -269,9 +269,13 @@ class Host(Process):
             session.connection.cut()
             return
         runs = self.master.run if world.recorder is None else partial(world.recorder.runs, self, client, call)
-        reply, messages = runs(command)
-        self.flushed_scripts.discard(command.script.sha)
         keys, words = taken_apart(command)
+        asking = words[-2:-1] + words[5:6] if command.script is scripts.ACQUIRE else []
+        has = asking and self.left(keys[0]).keys() & {each.partition("|")[0] for each in asking}
+        reply, messages = runs(command)
+        if has and reply[0] != Code.YES:
+            world.referee.accuse(keys[0], words[-2], self.name, "refuses one who has the lock")
+        self.flushed_scripts.discard(command.script.sha)
         # With the key for a ban of this owner.
         if command.script is scripts.RELEASE and keys[5:6] == [evicted(keys[0], words[-1])]:
             # The field of all readers: the client that evicts it may not have seen the last reader.

@@ -18,7 +18,7 @@ KINDS: dict[str, dict[str, int]] = {
     "deaths": {"kill client": 8, "close client": 6, "close slowly": 6, "die asking": 6, "newcomer": 2},
     "cuts": {"cut messages": 5, "newcomer": 1, "regroup": 1},
     "stops": {"stop client": 5, "flush scripts": 2},
-    "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1},
+    "clocks": {"newcomer": 5, "set a clock back": 3, "look": 1, "late looks": 8},
     "groups": {"newcomer": 3, "look": 2, "hold up": 1, "stop client": 1, "restart": 1, "cut": 1},
     "guard": {
         "restart": 4, "restart after a grant": 5, "restart several": 3, "flush": 4, "flush several": 2,
@@ -46,7 +46,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MODES = {
-    "storm": 22, "slow": 6, "deaths": 20, "cuts": 8, "stops": 8, "clocks": 3, "hand-off": 12, "races": 18,
+    "storm": 22, "slow": 6, "deaths": 20, "cuts": 8, "stops": 8, "clocks": 8, "hand-off": 12, "races": 18,
     "groups": 20, "guard": 24, "leases": 24, "messages": 16,
 }  # fmt: skip
 #: How the clients use the locks: all in any way, or all in one.

@@ -124,7 +124,7 @@ class Oracles:
 
     def _look_at_hand_off(self, client: Client, host: Host, name: str, token: str, until: float) -> None:
         """A client passes on what is handed to a place that it has left, unless something is held up."""
-        if client.dead or token in self._wanted(client) or token not in host.left(name) or self._is_held_up():
+        if client.dead or token in self.wanted(client) or token not in host.left(name) or self._is_held_up():
             return
         if all(link.host is not host for link in client.commands.links):
             return  # a former primary takes its commands
@@ -132,7 +132,7 @@ class Oracles:
             self.accuse(name, token, host.name, "was handed to a place that its client had left")
         self.events.after(SAMPLE_S, partial(self._look_at_hand_off, client, host, name, token, until))
 
-    def _wanted(self, client: Client) -> set[str]:
+    def wanted(self, client: Client) -> set[str]:
         """The owners, and their places, that masters may have."""
         under_way = client.under_way
         wanted = {token for _, owners in under_way.acquiring.values() for token in owners}
@@ -153,7 +153,7 @@ class Oracles:
     def _look_at_vote(
         self, client: Client, host: Host, name: str, owner: str, since: float, again: float
     ) -> None:
-        wanted = self._wanted(client)
+        wanted = self.wanted(client)
         if client.dead or owner in wanted or owner not in host.left(name) or host.restarted_at > since:
             return  # to a master that was down meanwhile its undo comes late
         if self.mode == "leases" and owner not in host.told_to_release:

@@ -5,7 +5,7 @@
 3. When the faults have ended, everybody who waits gets the lock within `BOUND_S`, and all threads end.
 4. Nothing is left on the masters but the last fencing tokens and the markers.
 5. What was released and confirmed is on no quorum any more; what was evicted does not come back.
-6. Nobody is refused for a lease that nobody got, or for the age of a memory that is old enough.
+6. Nobody is refused for a lease that nobody got, for the age of an old memory, or where he has the lock.
 7. No exception but those of rlock comes out of a call.
 8. `oracles.py` has what is promised besides where less goes wrong.
 """

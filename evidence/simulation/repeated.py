@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlock.rules.keys import queue
+from rlock.rules import commands
+from rlock.rules.keys import queue, token_of
+from rlock.rules.tickets import Place
 
 from .events import Thread
 from .referee import valid_for
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .faults import Nemesis
     from .hosts import Host
-
 
 #: When a process that was killed has begun anew, at the latest.
 REBIRTH_S = 0.5
@@ -133,6 +134,24 @@ def overtaken(nemesis: Nemesis) -> None:
             play.behind("hand-off" if what == "release" else "claim", 1, stop)
 
     behind_each(nemesis, what, chance, leave_behind)
+
+
+def late_looks(nemesis: Nemesis) -> None:
+    """A look that was held up puts a place back that its client has left, often when it ends to listen."""
+    dice, key = nemesis.dice, queue(nemesis.lock)
+
+    def look(client: Client, host: Host, place: Place) -> None:
+        wanted = place.owner in nemesis.play.oracles.wanted(client)
+        if not (wanted or client.dead or client.holds.closed):
+            host.master.run(commands.wait(place))
+
+    def later(client: Client | None, host: Host | None) -> None:
+        for waiter, ticket in host.master.line(key) if host else ():
+            if client and host and waiter.startswith(client.label):
+                place = Place(nemesis.lock, token_of(waiter), client.context.client_id, int(ticket))
+                nemesis.later(dice.uniform(0.5, 0.9), partial(look, client, host, place))
+
+    behind_each(nemesis, "queued", 0.9, later)
 
 
 def stray_tokens(nemesis: Nemesis) -> None:
@@ -353,6 +372,6 @@ def late_healers(nemesis: Nemesis) -> None:
 
 
 REPEATED = (
-    late_commands, late_waiters, overtaken, stray_tokens, uneven, evictions, late_healers, one_fewer,
-    out_of_reach, onlookers, broken_off, close_slowly, leave_early,
+    late_commands, late_waiters, late_looks, overtaken, stray_tokens, uneven, evictions, late_healers,
+    one_fewer, out_of_reach, onlookers, broken_off, close_slowly, leave_early,
 )  # fmt: skip

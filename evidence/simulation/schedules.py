@@ -54,7 +54,7 @@ DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
 REPEATED = (
     "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",
-    "late healers", "close slowly",
+    "late healers", "late looks", "close slowly",
 )  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
@@ -63,7 +63,7 @@ SWARMS = ("storm", "groups", "guard", *BUSY)
 #: Modes in which a step often disturbs the same moment as another one.
 CLOSE = ("deaths", *SWARMS[1:])
 #: The part of the schedules that have readers: of most modes, of some, and where leases are kept apart.
-READING, READING_OFTEN, READING_APART = 0.15, {"slow": 0.6, "stops": 0.3, "deaths": 0.3}, 0.4
+READING, READING_OFTEN, READING_APART = 0.15, {"slow": 0.6, "stops": 0.3, "deaths": 0.4}, 0.4
 #: The part of the races in which nothing goes wrong: among readers, messages that cross are enough.
 CROSSING = 0.5
 #: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
@@ -278,6 +278,9 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     if setup.habit == "overdue":
         more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking")))
         early = ["leave early"] * also.choice((0, 0, 1, 2))
+        if setup.readers:  # the reader with the longest lease often leaves before the others
+            setup = replace(setup, overdue_ttl=crossing.choice((1.3, 1.7, 2.5)))
+            more, early = (), ["leave early"] * crossing.choice((2, 3))
         whats = (*["take"] * crossing.choice((3, 4, 5)), *early, *more)
         until = 1.5 * setup.overdue_ttl  # so that several wait behind one lease
         steps = [

@@ -121,9 +121,8 @@ def test_a_release_is_told_as_redisson_expects_it(masters3: Fleet, shared: MakeS
     with shared(masters3.urls).lock("job") as lock, lock:
         assert raw(masters3.urls[0]).hlen("job") == 1
     for ear in ears:
-        message = ear.get_message(timeout=2)
-        assert message is not None
-        assert (message["channel"], message["data"]) == (CHANNEL, "0")
+        message = ear.get_message(timeout=2) or {}
+        assert (message.get("channel"), message.get("data")) == (CHANNEL, "0")
         assert ear.get_message(timeout=0.1) is None, "once"
         ear.close()
 
@@ -157,9 +156,7 @@ def test_a_vote_that_is_taken_back_is_told_to_java(masters3: Fleet, shared: Make
     ear.get_message(timeout=1)
     with pytest.raises(rlock.QuorumUnreachableError, match="voted for redisson:35"):
         shared(masters3.urls).lock("job").acquire(blocking=False)  # neither of the two has it
-    message = ear.get_message(timeout=2)
-    assert message is not None
-    assert message["data"] == "0"
+    assert (ear.get_message(timeout=2) or {}).get("data") == "0"
     assert not raw(masters3.urls[2]).exists("job")
     ear.close()
 
