@@ -50,6 +50,8 @@ class Oracles:
         self._long: defaultdict[str, set[int]] = defaultdict(set)
         self.long_lease = False
         self._evicted: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        #: Owners that got the lock by messages: no master ever grants it to them, it hands it to them.
+        self._claims: set[str] = set()
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
@@ -94,6 +96,7 @@ class Oracles:
         elif what == "closed" and client is not None and self.mode == "deaths":
             self.events.after(PROMPT_S / 2, partial(self._look_at_closed, client))
         elif what == "claim" and client is not None:
+            self._claims.add(owner)
             self._judge_claim(client, owner)
         elif what in ("found", "unheard") and client is not None:
             self._watch_silence(what, client, host)
@@ -199,7 +202,7 @@ class Oracles:
         self._evicted[owner][host.index] = self.events.now
 
     def _judge_evicted(self, owner: str) -> None:
-        """What is on its way when a hold is evicted gives it a minority at the most."""
+        """What is on its way when a hold is evicted gives it a minority at the most, and a claim nothing."""
         entered = [moment.at for moment in self.referee.entered if moment.owner == owner]
         if min(entered, default=math.inf) > min(self._evicted[owner].values()):
             return  # it was asking for the lock, and had none
@@ -209,7 +212,7 @@ class Oracles:
         again = [host for host in again if host.lost_at < self._evicted[owner][host.index]]
         for name in self.play.locks:
             having = sum(owner in host.left(name) for host in again)
-            if having >= self.quorum and not self.world.groups:
+            if having >= (1 if owner in self._claims else self.quorum) and not self.world.groups:
                 self.accuse(name, owner, "", f"on {having} masters again after its eviction")
 
     def _judge_claim(self, client: Client, owner: str, given: Mapping[int, Any] | None = None) -> None:

@@ -92,9 +92,11 @@ def test_what_the_user_may_not_read_makes_no_empty_list(
     fleet = fresh_masters(3)
     for server in map(raw, fleet.urls):
         server.hset("orders:1", mapping={new_owner("web/1/1"): 1})
-    found = ask([acl_user(url, "reader", "&*", "+@all", *rules) for url in fleet.urls], "list")
-    assert (found.code, found.out) == (code, "")
+    users = [acl_user(url, "reader", "&*", "+@all", *rules) for url in fleet.urls]
+    found, watched = ask(users, "list"), ask(users, "watch", "--once")
+    assert (found.code, found.out, watched.code) == (code, "", code)
     assert re.search(told, found.err)
+    assert re.search("among those that this user may read" if code == 0 else told, watched.out)
 
 
 def test_it_prints_a_table_of_what_is_held_and_waited_for_chosen_and_sorted(masters3: Fleet) -> None:

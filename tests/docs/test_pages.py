@@ -164,7 +164,6 @@ def test_the_page_has_each_message_and_no_other() -> None:
 #: Of all pages in docs/. Change it only downwards.
 MOST_WORDS = 38_400
 
-
 WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
 #: More words in a row in two places are a sentence that was copied.
 LONGEST_RUN = 25

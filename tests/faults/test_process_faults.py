@@ -127,7 +127,6 @@ def test_places_that_a_stopped_master_gives_late_are_passed_on_at_once(fresh: Sc
 
 # -- processes of clients
 
-
 HOLD = """\
 lock.acquire()
 print("got")

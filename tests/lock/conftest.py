@@ -94,7 +94,6 @@ SHARED = {
 #: The kinds of all other tests, and on how many masters they run.
 USUAL = {"blocking": (1, 5), "asyncio": (1,)}
 
-
 #: About threads, forks, signals, or the parts of `threading.RLock` that asyncio has no use for.
 threads_only = pytest.mark.kinds(*(name for name in KINDS if not name.startswith("asyncio")))
 

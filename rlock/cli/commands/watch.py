@@ -15,7 +15,7 @@ from ..options import limit_option, seconds_option
 from ..output import hush, json_option, print_json, show, utf8
 from ..scan.columns import LOCKS, MASTERS, Moment, lines
 from ..scan.look import Scan
-from ..scan.reading import led, nothing, unreachable
+from ..scan.reading import led, nothing, unlisted, unreachable
 from ..scan.snapshot import Snapshot
 from ..settings import Settings, settings_options
 
@@ -47,7 +47,7 @@ def watch(
     With --json each look is an object on a line of its own, until Ctrl-C; that needs no terminal and no rich.
 
     Exit status: 0 after q; 130 after Ctrl-C; 64 no terminal, or wrong settings; with --once 69 when fewer
-    than a quorum of masters answered.
+    than a quorum of masters answered, and 64 if the user may not SCAN.
     """
     if not as_json and not once:
         try:
@@ -72,8 +72,8 @@ def watch(
             return
         snapshot = scan.look()
         _print(snapshot)
-        if unreachable(snapshot) is not None:
-            sys.exit(exits.unanswered(client))
+        if unreachable(snapshot) or unlisted(snapshot):
+            sys.exit(exits.unanswered(client) if unreachable(snapshot) else exits.USAGE)
 
 
 def _print(snapshot: Snapshot) -> None:
@@ -85,10 +85,7 @@ def _print(snapshot: Snapshot) -> None:
         if told:
             show(f"{each.master}: {told}")
     show()
-    if not snapshot.locks:
-        show(nothing(snapshot))
-        return
-    for line in lines(LOCKS, snapshot.locks, moment):
+    for line in lines(LOCKS, snapshot.locks, moment) if snapshot.locks else [nothing(snapshot)]:
         show(line)
 
 

@@ -73,7 +73,11 @@ def unlisted(snapshot: Snapshot) -> str | None:
 
 def nothing(snapshot: Snapshot) -> str:
     """The line in place of a table without locks."""
+    # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
     if snapshot.answering < snapshot.quorum:
-        # "No lock is held" would be read as "nothing to lose", and answered with `rlock init`.
         return "which locks are held is unknown"
-    return "no lock is held or waited for" + (" among those that were found so far" if snapshot.more else "")
+    if (why := unlisted(snapshot)) is not None:
+        return why
+    hidden = any(each.hidden for each in snapshot.masters)
+    among = "this user may read" if hidden else "were found so far" if snapshot.more else ""
+    return "no lock is held or waited for" + (f" among those that {among}" if among else "")

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..output import printable
 from ..output import seconds as duration
 from ..scan.columns import LOCKS, MASTERS, Cell, Column, Moment
-from ..scan.reading import led, nothing, ordered, unlisted
+from ..scan.reading import led, nothing, ordered
 from ..scan.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -86,8 +86,7 @@ def _head(snapshot: Snapshot, view: View, moment: Moment) -> list[Text]:
     if not enough:
         told = f"fewer than {snapshot.quorum} masters answer: nobody gets a lock, and holders are not known"
         return [line, _text(Cell(told, "bold red"), view)]
-    why = unlisted(snapshot)
-    return [line] if why is None else [line, _text(Cell(why, "bold yellow"), view)]
+    return [line]
 
 
 def _notes(snapshot: Snapshot, now: float) -> Iterator[Text]:
