@@ -58,10 +58,10 @@ def acquire(
     if sys.__stdout__ is None:
         raise click.UsageError("standard output is closed: nobody would have the handle")
     exits.end_at_signals()
-    outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
+    outcome = Outcome(name, as_json=as_json, verbose=False, quiet=False)
     with outcome.errors(), settings.client() as own:
         own._options.kept("--ttl", ttl)  # before it waits
-        lock = own.lock(name, fair=fair)
+        lock, began = own.lock(name, fair=fair), time.monotonic()
         if not acquire_as_told(lock, outcome, 0, 0.0, timeout=timeout, no_wait=no_wait or timeout == 0):
             outcome.busy(time.monotonic() - began, own.status(name))
             sys.exit(exits.NOT_ACQUIRED)

@@ -38,9 +38,9 @@ def hold(
     """
     check_wait(timeout=timeout, no_wait=no_wait)
     exits.end_at_signals()
-    outcome, began = Outcome(name, as_json=as_json, verbose=False, quiet=False), time.monotonic()
+    outcome = Outcome(name, as_json=as_json, verbose=False, quiet=False)
     with outcome.errors(), settings.client(ttl=ttl) as own:
-        lock = own.lock(name)
+        lock, began = own.lock(name), time.monotonic()
         if not acquire(lock, outcome, 0, 0.0, timeout=timeout, no_wait=no_wait or timeout == 0):
             outcome.busy(time.monotonic() - began, own.status(name))
             sys.exit(exits.NOT_ACQUIRED)
