@@ -121,7 +121,7 @@ class Instant:
         try:
             return function(*arguments)
         finally:
-            if self._held_back and _thread.get_ident() == MAIN:  # that of another thread would come late
+            if self._held_back and _thread.get_ident() == MAIN:  # a signal of another thread would come late
                 self._held_back = False
                 # The last line: anything behind it would handle the signal.
                 -ARM  # noqa: B018

@@ -137,7 +137,7 @@ def overtaken(nemesis: Nemesis) -> None:
 
 
 def late_looks(nemesis: Nemesis) -> None:
-    """A look that was held up puts a place back that its client has left, often when it ends to listen."""
+    """A look that was held up puts a place back that its client has left, often as it stops listening."""
     dice, key = nemesis.dice, queue(nemesis.lock)
 
     def look(client: Client, host: Host, place: Place) -> None:
