@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
-from rlock._client import connections, notifications
+from rlock._client import calls, connections, notifications
 from rlock.model import Code
 from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
@@ -311,8 +311,17 @@ def low_proposals(patches: Patches) -> None:
 @bug("time of a stopped process", "3.8")
 @around(attempt, "_give_back")
 def stopped_time(genuine: Any, port: Port, contender: Contender, *words: Any) -> None:
-    """A process that was stopped behind the answers of the masters took their times for later ones. Its next
-    token was ahead. After the masters had lost their memory, a later holder got a lower one."""
+    """A process that was stopped behind the answers of the masters took their times for later ones. It was
+    behind then, and when the masters had lost their memory its next token was below an earlier holder's."""
     ballot = contender.findings.ballot
     port.context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
     genuine(port, contender, *words)
+
+
+@bug("time of a stopped handshake", "3.8")
+@around(calls.Calls, "on_connect")
+def stopped_handshake(genuine: Any, self: Any, server: Any, connection: Any) -> None:
+    """The same for a process that was stopped behind the answer to its handshake, and not in a round."""
+    genuine(self, server, connection)
+    if time_us := connection.memory_report.time_us:
+        self.context.time.note(server.index, time_us, self.context.clock())

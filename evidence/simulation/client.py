@@ -184,6 +184,8 @@ class Client(Process, Engine):
         self.random: Random = world.dice(label)
         client_id = f"{self.random.getrandbits(64):016x}"
         self.context = replace(self.context, random=self.random, client_id=client_id, new_owner=world.token)
+        time: Any = self.context.time
+        time.note = partial(self._noted, time.note)
         #: There and back, for commands and for messages.
         self.ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
         self.message_ways: list[tuple[Way, Way]] = [(Way(), Way()) for _ in world.hosts]
@@ -206,6 +208,13 @@ class Client(Process, Engine):
 
     def _now(self) -> float:
         return self._offset + self.rate * self.events.now
+
+    def _noted(self, genuine: Callable[..., None], master: int, time_us: int, at: float) -> None:
+        """A time that is wrong by more than the guard lasts may make a token lower than an earlier one."""
+        genuine(master, time_us, at)
+        host, now_us = self.world.named(master), time_us + (self.clock() - at) * 1e6
+        if abs(host.time_us() - now_us) > 1.1e6 * self.options.max_ttl and not host.clock_was_set:
+            self.world.referee.accuse("", self.label, host.name, "takes an old time for that of its master")
 
     def lasts(self, seconds: float) -> float:
         """How long so many seconds of this client's clock are in the world."""

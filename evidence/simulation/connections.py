@@ -52,8 +52,7 @@ class Connection(connection.Connection):
         self.session: Session
         self.inbox = self.reader = _Inbox()  # type: ignore[assignment]
         self.closed = False
-        #: Where the commands of the next write begin in `pending`.
-        self.unwritten = 0
+        self.unwritten = 0  # where the commands of the next write begin in `pending`
         #: The connection ends before the answer when this script ("any": any of them) has done something.
         self.fuse = ""
         self._reset = False

@@ -154,8 +154,7 @@ class Wire:
     way: Way
     #: Bytes that are sent from now on are lost: the connection is half open, and nobody knows.
     is_mute: bool = False
-    #: Bytes on their way are lost as well.
-    is_cut: bool = False
+    is_cut: bool = False  # bytes on their way are lost as well
     last: float = 0.0
 
     def send(self, action: Action) -> None:
@@ -224,8 +223,7 @@ class Thread:
         self.over = False
         #: It is in the middle of something, and another thread may run: see `Client.may_switch`.
         self.runs = False
-        #: Rounds that it waited for, by script.
-        self.asked: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()  # rounds that it waited for, by script
         self._program: Program
         self._bench: Bench | None = None
         self._serial = 0

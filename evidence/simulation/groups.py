@@ -88,8 +88,7 @@ class Server(Host):
         self.links: list[Link] = []
         self.link: Link | None = None
         self.follows: Server | None = None
-        #: Between it, as a replica, and the server that it follows.
-        self.stream = Way()
+        self.stream = Way()  # between it, as a replica, and the server that it follows
         self.written = 0
         self._last_writes: dict[Session, int] = {}
         self._waits: dict[Session, Wait] = {}

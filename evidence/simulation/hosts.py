@@ -74,17 +74,13 @@ class Host(Process):
         self.name = f"m{index}{letter}"
         self.skew, self.rate = skew, rate
         self.up = True
-        #: It restarts when it has granted a lock the next time.
-        self.tripwire = False
+        self.tripwire = False  # it restarts when it has granted a lock the next time
         #: The next scripts get these replies and do not run: the server is no Redis for a while.
         self.nonsense: deque[Any] = deque()
-        #: Connections end when this script comes, before it runs: so often.
-        self.drops = ""
+        self.drops = ""  # connections end when this script comes, before it runs: so often
         self.drops_share = 1.0
-        #: It has `appendfsync always`: what it has answered outlives a restart.
-        self.durable = False
-        #: Owners whose locks came back from a snapshot.
-        self.restored: set[str] = set()
+        self.durable = False  # it has `appendfsync always`: what it has answered outlives a restart
+        self.restored: set[str] = set()  # owners whose locks came back from a snapshot
         #: Scripts that it has forgotten, by SCRIPT FLUSH; each new connection loads all.
         self.flushed_scripts: set[str] = set()
         #: Owners that it was told to release in this life, and since when it has had its present note, by the
@@ -96,8 +92,7 @@ class Host(Process):
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
         #: When it lost something of its memory the last time; when an operator said that it had not mattered.
         self.lost_at = self.restarted_at = self.vouched_at = -9.0
-        #: When a waiter last looked here, by lock.
-        self.looked_at: dict[str, float] = {}
+        self.looked_at: dict[str, float] = {}  # when a waiter last looked here, by lock
         self.sessions: dict[int, Session] = {}
         #: What has come while the server stood still, in the order of each connection.
         self._unread: dict[Session, deque[Action]] = {}

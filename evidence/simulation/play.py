@@ -99,8 +99,7 @@ class Play:
         self.busy, self.pause_s = setup.mode in BUSY, 1.0 if setup.mode == "leases" else 0.3
         self.over = False
         self._happened: Counter[str] = Counter()
-        #: What comes behind the n-th event of a kind.
-        self._behind: dict[tuple[str, int], list[Then]] = {}
+        self._behind: dict[tuple[str, int], list[Then]] = {}  # what comes behind the n-th event of a kind
         for host in self.world.hosts:
             host.durable = dice.random() < setup.durable
             if record:

@@ -67,8 +67,7 @@ class Referee:
         #: Owners whom an operator has thrown out: they learn of it with their next renewal, some of them
         #: before they have heard of their grant.
         self.evicted: set[str] = set()
-        #: Owners that were told that they have the lock no more.
-        self._told: set[str] = set()
+        self._told: set[str] = set()  # owners that were told that they have the lock no more
         #: The owners whose locks stay taken after their release, the lock, and until when; and by lock the
         #: last owner for whom a quorum confirmed it.
         self.kept: dict[str, tuple[str, float]] = {}

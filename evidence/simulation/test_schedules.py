@@ -84,8 +84,7 @@ def played(seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
     play = Play(replace(schedule, steps=takes))
     events = play.world.events
     asked, arrived = dict[Contender, float](), dict[Contender, float]()
-    #: By lock: when each owner so far began to ask.
-    served: dict[str, list[float]] = {}
+    served: dict[str, list[float]] = {}  # by lock: when each owner so far began to ask
     found = Counter[str]()
 
     def begin(self: Contender, *args: Any) -> None:

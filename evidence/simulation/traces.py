@@ -52,16 +52,13 @@ class Owner:
     number: int
     #: The calls whose answers the present round counts. Empty: it is decided.
     round: set[PendingCall] = field(default_factory=set)
-    #: The masters on which a command of this round ran.
-    ran: set[int] = field(default_factory=set)
+    ran: set[int] = field(default_factory=set)  # the masters on which a command of this round ran
     #: The masters with a vote of an earlier round: in the specification it remains of a dead attempt.
     kept: set[int] = field(default_factory=set)
     won: bool = False
-    #: The attempt counts no answer from this instant on, by the client's clock.
-    decided_by: float = math.inf
+    decided_by: float = math.inf  # the attempt counts no answer from this instant on, by the client's clock
     hold: Hold | None = None
-    #: The end of the validity while there is no hold yet, by the client's clock.
-    until: float = math.inf
+    until: float = math.inf  # the end of the validity while there is no hold yet, by the client's clock
 
     def has_ended(self) -> bool:
         """Whether its client relies on it no more."""
@@ -103,17 +100,14 @@ class Trace:
     def __init__(self, name: str, longer: int, now: Callable[[], int]) -> None:
         self.name = name
         self.events: list[Event] = []
-        #: For each client whether it has the shorter lease.
-        self.short: list[bool] = []
+        self.short: list[bool] = []  # for each client whether it has the shorter lease
         self._longer = longer
         self._limit_s = longest_acquisition(longer / 1000)
         self._now = now
         self._free: list[int] = []
         self._owners: dict[str, Owner] = {}
-        #: The last round of each owner token.
-        self._calls: dict[str, PendingCall] = {}
-        #: Owner tokens whose clients want them no more.
-        self._given_up: set[str] = set()
+        self._calls: dict[str, PendingCall] = {}  # the last round of each owner token
+        self._given_up: set[str] = set()  # owner tokens whose clients want them no more
         #: The masters on which the specification may still have a key of a dead attempt.
         self._remains: set[int] = set()
 

@@ -95,7 +95,7 @@ class Guard:
         self._seconds = seconds
         self.on = seconds != 0
         #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
-        self.max_ttl = self._own = max_ttl
+        self.max_ttl = self.own = max_ttl
         #: The longest lease in seconds that the notes of a quorum have: a longer one must be noted first.
         self.noted = 0.0 if self.on else math.inf
         self._epochs = [UNKNOWN] * masters
@@ -226,7 +226,7 @@ class Guard:
         self.noted = sorted(leases, reverse=True)[quorum(len(leases)) - 1]
         # It falls when an operator has stated for all memories that no lease is older (`rlock init`).
         vouched = all(note is not None and note.since_us == 0 for note in notes)
-        longest = max(self._own if vouched else self.max_ttl, *leases)
+        longest = max(self.own if vouched else self.max_ttl, *leases)
         if longest > self.max_ttl:
             self.on_longer(master, longest, self.max_ttl)
         self.max_ttl = longest
