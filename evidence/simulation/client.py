@@ -195,8 +195,7 @@ class Client(Process, Engine):
         self.kept = (0.0, 0.0)
         #: Only those of its threads that have this in their names; and until when some thread has been kept.
         self.kept_only, self.kept_until = "", 0.0
-        #: How often another thread runs before or behind something that waits for nothing.
-        self.switches = 0.0
+        self.switches = 0.0  # how often another thread runs before or behind something that waits for nothing
         parts = partial(Calls, self), partial(Subscriptions, self)
         self._compose(partial(Connections, self), lambda *_: Watchdog(self), *parts)
         self.calls: Calls = cast("Calls", self.masters)

@@ -339,11 +339,19 @@ def newcomer(nemesis: Nemesis) -> None:
     nemesis.play.newcomer(nemesis.dice)
 
 
+def stopped_newcomer(nemesis: Nemesis) -> None:
+    """A process is stopped while it connects."""
+    newcomer(nemesis)
+    client, delay = nemesis.world.clients[-1], nemesis.dice.choice((0.002, 0.02, 0.08))
+    nemesis.later(delay * nemesis.dice.random(), client.stop)
+    nemesis.later(delay + nemesis.dice.uniform(0.3, HELD_UP_S), client.go_on)
+
+
 _ACTS: tuple[Callable[[Nemesis], None], ...] = (
     cut, cut_messages, lose_answers, lose_commands, half_open, silence, hold_up, hold_commands, slow_down,
     stop_master, restart, restart_after_a_grant, restart_from_a_snapshot, restart_several, flush,
     flush_several, lose_the_disk, stop_client, kill_client, close_client, die_asking, keep_from_running,
-    interrupt, let_go, newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
+    interrupt, let_go, newcomer, stopped_newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
 )  # fmt: skip
 #: A step of evidence/simulation/schedules.py is called as its function here.
 ACTS = {act.__name__.replace("_", " "): act for act in _ACTS}

@@ -12,7 +12,7 @@ KINDS: dict[str, dict[str, int]] = {
         "restart several": 2, "flush": 3, "flush several": 1, "lose the disk": 1, "stop client": 6,
         "kill client": 2, "close client": 1, "keep from running": 2, "interrupt": 3, "evict": 2,
         "newcomer": 2, "look": 3, "flush scripts": 1, "stranger": 1, "set a clock back": 1, "careless": 1,
-        "nonsense": 2, "init": 1, "regroup": 1,
+        "nonsense": 2, "init": 1, "regroup": 1, "stopped newcomer": 2,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "close client": 6, "close slowly": 6, "die asking": 6, "newcomer": 2},
@@ -23,7 +23,7 @@ KINDS: dict[str, dict[str, int]] = {
     "guard": {
         "restart": 4, "restart after a grant": 5, "restart several": 3, "flush": 4, "flush several": 2,
         "stop master": 6, "hold up": 6, "hold commands": 4, "lose answers": 2, "cut": 2, "stop client": 2,
-        "look": 2, "newcomer": 3, "init": 1, "careless": 12,
+        "look": 2, "newcomer": 3, "stopped newcomer": 3, "init": 1, "careless": 12,
     },
     "hand-off": {
         "hold commands": 8, "stop client": 8, "hold up": 3, "let go": 3, "lose answers": 3,

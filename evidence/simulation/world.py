@@ -39,13 +39,10 @@ class World:
     skew: float = 0.005
     drift: float = 0.0
     max_ttl: float = DEFAULT_TTL
-    #: Of its first masters, which are groups; ``spare``: see Group.
-    replicas: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()  # of its first masters, which are groups; ``spare``: see Group
     spare: bool = False
-    #: Whether users may CLIENT KILL their own connections.
-    may_kill: bool = True
-    #: The events in words, for people: a list if they are to be kept.
-    history: list[str] | None = None
+    may_kill: bool = True  # whether users may CLIENT KILL their own connections
+    history: list[str] | None = None  # the events in words, for people: a list if they are to be kept
     #: Called with what has happened: an event, its client, its master and its owner.
     happens: Callable[[str, Client | None, Host | None, str], object] = lambda *_: None
     #: Called when a client tells that it has lost a hold.
@@ -58,8 +55,7 @@ class World:
         self.events = Events()
         self.clients: list[Client] = []
         self.referee = Referee(self)
-        #: Commands that went to masters, by script.
-        self.sent: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()  # commands that went to masters, by script
         self.groups = {i: Group(self, i, k, spare=self.spare) for i, k in enumerate(self.replicas)}
         #: The masters; of a group, its primary.
         self.hosts: list[Host] = [group.primary for group in self.groups.values()]

@@ -198,8 +198,7 @@ class Crew:
         self._mutex = threading.Lock()
         self._started = 0
         self._alive: list[tuple[Setup, subprocess.Popen[bytes]]] = []
-        #: Names of those that were killed, with the instant.
-        self.killed: dict[str, int] = {}
+        self.killed: dict[str, int] = {}  # names of those that were killed, with the instant
         for place in range(count):
             self._hire(place)
 

@@ -62,8 +62,7 @@ class Plan:
     order: str = "mixed"
     #: The clocks of the clients run by so much too slow, too fast, or right. Rule 3.1 allows 0.01.
     rate: float = 0.009
-    #: In each minute and a half masters and network are left alone for so many seconds.
-    calm_s: float = 0.0
+    calm_s: float = 0.0  # in each minute and a half masters and network are left alone for so many seconds
     #: The share of attempts that ask for a reader; a fifth of the writers becomes one then.
     readers: float = 0.0
     names: tuple[str, ...] = NAMES
@@ -71,8 +70,7 @@ class Plan:
     #: Stop at the first finding. Else a run goes on: one violation must not hide another.
     until_red: bool = False
     keep: Path | None = None
-    #: Write the history of the run to this file, in EDN.
-    edn: Path | None = None
+    edn: Path | None = None  # write the history of the run to this file, in EDN
 
 
 @dataclass
