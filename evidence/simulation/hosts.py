@@ -77,7 +77,7 @@ class Host(Process):
         self.tripwire = False  # it restarts when it has granted a lock the next time
         #: The next scripts get these replies and do not run: the server is no Redis for a while.
         self.nonsense: deque[Any] = deque()
-        self.drops = ""  # connections end when this script comes, before it runs: so often
+        self.drops = ""  # connections end when this script comes, before it runs; and how often
         self.drops_share = 1.0
         self.durable = False  # it has `appendfsync always`: what it has answered outlives a restart
         self.restored: set[str] = set()  # owners whose locks came back from a snapshot

@@ -237,7 +237,7 @@ class Calls(Pipeline[L], Masters):
         if server.index in self._groups:
             self.context.primaries[server.index] = report.run_id
         self.context.time.saw(server.index, report.time_us, connection.began_at)
-        if report.time_us and now - connection.began_at < self._guard.own:  # or this process was stopped
+        if report.time_us and now - connection.began_at < self._guard.own:  # a longer one tells an old time
             self.context.time.note(server.index, report.time_us, now)
         self._guard.judge(server.index, report, now, last_reply_at=server.last_reply_at)
         connection.last_reply_at = now

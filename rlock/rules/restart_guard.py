@@ -94,7 +94,7 @@ class Guard:
     def __init__(self, masters: int, max_ttl: float, seconds: float | None = None) -> None:
         self._seconds = seconds
         self.on = seconds != 0
-        #: The longest lease of the fleet in seconds: the client's, or a longer one in a master's note.
+        #: The longest lease of the fleet in seconds: the client's ``own``, or a longer one in a note.
         self.max_ttl = self.own = max_ttl
         #: The longest lease in seconds that the notes of a quorum have: a longer one must be noted first.
         self.noted = 0.0 if self.on else math.inf

@@ -157,7 +157,8 @@ def test_a_master_without_an_answer_or_a_vote_is_shown_with_the_reason() -> None
 def test_the_lines_fit_and_foreign_names_are_text(width: int) -> None:
     names = ("x" * 500, "\x1b[2J\x1b]0;owned\x07", "[bold red]markup[/]", "锁" * 90, "line\nbreak")
     shown = drawn(snapshot(*map(lock, names)), View(width=width))
-    assert "\x1b" not in shown
+    mute = [MasterHealth(each, None, unlisted=names[1]) for each in MASTERS]
+    assert "\x1b" not in shown + drawn(snapshot(masters=mute))
     # Behind an empty line, the titles, and one line for each lock.
     assert len(shown.partition("\n\n")[2].splitlines()) == 1 + len(names)
     if width == 200:

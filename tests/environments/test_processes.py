@@ -167,7 +167,6 @@ from gevent import monkey; monkey.patch_all()
 import gevent as green
 """
 
-
 #: One greenlet waits for an ordinary process, while another one ticks.
 WAIT = """
 ticks = []

@@ -42,7 +42,7 @@ def picture(snapshot: Snapshot, view: View, now: float) -> Group:
         shown = locks[: max(0, view.height - len(head) - len(snapshot.masters) - 5 - lines_of_notes)]
         count = f"{len(shown)} of {len(locks)} locks, " if len(shown) < len(locks) else ""
         foot = [Text(), Text(f"{count}sorted by {view.order}; q quits, s sorts", style="dim")]
-    table = _table(LOCKS, shown, view, moment) if locks else Text(nothing(snapshot))
+    table = _table(LOCKS, shown, view, moment) if locks else Text(printable(nothing(snapshot)))
     masters = _table(MASTERS, snapshot.masters, view, moment)
     return Group(*head, masters, *notes, Text(), table, *foot)
 
