@@ -270,10 +270,11 @@ class Client(Process, Engine):
         self._threads += 1
         return Thread(self, f"{self.label}/t{self._threads - 1}")
 
-    def begin(self, program: Program) -> None:
-        """A thread of its own runs this, as soon as the process runs."""
-        thread = self.thread()
-        self.do(lambda: thread.start(program))
+    def begin(self, program: Program, label: str = "") -> Thread:
+        """A thread of its own runs this, as soon as the process runs, and no master runs a command."""
+        thread = Thread(self, f"{self.label}/{label}") if label else self.thread()
+        self.after(0.0, lambda: thread.start(program))
+        return thread
 
     def kill(self) -> None:
         """Its kernel closes the connections, before anything in it could be undone."""

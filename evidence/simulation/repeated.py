@@ -11,7 +11,6 @@ from rlock.rules import commands
 from rlock.rules.keys import queue, token_of
 from rlock.rules.tickets import Place
 
-from .events import Thread
 from .referee import valid_for
 
 if TYPE_CHECKING:
@@ -309,7 +308,7 @@ def close_client(nemesis: Nemesis) -> None:
     if client in {thread.client for thread in play.threads} and not client.holds.closed:
         if nemesis.dice.random() < 0.5:
             client.kept, client.kept_only = (0.9, 0.1), "/t"
-        play.closers.append(Thread(client, f"{client.label}/closer").start(client.closing()))
+        play.closers.append(client.begin(client.closing(), "closer"))
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: play.newcomer(nemesis.dice))
 
 
