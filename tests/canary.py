@@ -23,8 +23,7 @@ from rlock.errors import RLockError
 
 from .servers import PASSWORD
 
-#: A part of it is as bad: a message may be cut.
-_PARTS = PASSWORD[:12], PASSWORD[-12:]
+_PARTS = PASSWORD[:12], PASSWORD[-12:]  # a part of it is as bad: a message may be cut
 #: Less than any level that a test sets: records below the level of the run are searched and dropped.
 _ALL = 1
 _leaks: list[str] = []

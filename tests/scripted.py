@@ -25,8 +25,7 @@ NOTE = keys.NOTE
 CHANNEL = OWN.channel(LOCK)
 MINE, THEIRS = "me:3", "you:1"
 EVICTED = keys.evicted(LOCK, MINE)
-#: Waiters, each in a process of its own.
-ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"
+ANNA, BEN, CARA = "anna:1|s1", "ben:1|s2", "cara:1|s3"  # waiters, each in a process of its own
 LEASE_MS = 60_000
 QUEUE_MS = 30_000
 CLAIM_MS = 1_000
@@ -37,8 +36,7 @@ TICKET = 1_790_000_000_123_457
 #: Tests have it in their names: it must be the same in each process that collects them.
 TOKEN = int(time.time()) // 86_400 * 86_400_000_000 + 654_321
 
-#: A run_id, as a server calls one of its lives.
-LIFE = "d0e1" * 10
+LIFE = "d0e1" * 10  # a run_id, as a server calls one of its lives
 
 #: The owner token with which MINE reads on.
 READER = "me+shared:3"

@@ -34,16 +34,14 @@ from .worker import COUNTERS, Setup
 PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: The faults of a run without ``--faults``. `freeze-half` is for `--counter`.
 ALL = tuple(name for name in FAULTS if name != "freeze-half")
-#: Faults of a single master, by which the others lose nothing.
-ONE_MASTER = ("kill", "disk")
+ONE_MASTER = ("kill", "disk")  # faults of a single master, by which the others lose nothing
 #: From one calm to the next, see `Plan.calm_s`.
 CYCLE_S = 90.0
 NAMES = ("a", "b", "{c}", "d:4")
 #: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
 #: long holds among them, on a machine that does other things, too.
 PROGRESS_S = 30.0
-#: Errors that a fault explains.
-EXPECTED = ("QuorumUnreachableError", "LeaseLostError")
+EXPECTED = ("QuorumUnreachableError", "LeaseLostError")  # errors that a fault explains
 #: Ctrl-C within a destructor of redis-py: Python reports and drops it.
 DROPPED = re.compile(r"(?s)Exception ignored in: <function \w+Parser\.__del__ .*?\n\nKeyboardInterrupt: \n")
 

@@ -53,10 +53,8 @@ class Setup:
     order: str = "mixed"
     #: The share of attempts that ask for a reader. Then a fifth of the writers becomes one.
     readers: float = 0.0
-    #: How many seconds of the clock of its clients pass in a second.
-    rate: float = 1.0
-    #: Its client is one of rlock.asyncio, with a task for each thread.
-    tasks: bool = False
+    rate: float = 1.0  # how many seconds of the clock of its clients pass in a second
+    tasks: bool = False  # its client is one of rlock.asyncio, with a task for each thread
 
     def __str__(self) -> str:
         return json.dumps(dataclasses.asdict(self))

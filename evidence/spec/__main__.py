@@ -20,16 +20,11 @@ class Case:
     module: str
     constants: dict[str, str]
     invariants: tuple[str, ...]
-    #: Lines of the configuration.
-    config: str
-    #: The invariant that must be violated; empty: none.
-    violates: str
-    #: Of the shortest counter-example; 0: not fixed.
-    steps: int
-    #: More than half a minute on two cores: with ``--full`` only.
-    full: bool
-    #: Some seconds: the tests search it.
-    quick: bool
+    config: str  # lines of the configuration
+    violates: str  # the invariant that must be violated; empty: none
+    steps: int  # of the shortest counter-example; 0: not fixed
+    full: bool  # more than half a minute on two cores: with ``--full`` only
+    quick: bool  # some seconds: the tests search it
 
     def search(self) -> Result:
         """Search every state. Raises ``MissingError``."""

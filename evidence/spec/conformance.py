@@ -28,10 +28,8 @@ LEASE, SHORT_LEASE = lease_ms(OPTIONS.ttl) + 1, lease_ms(SHORT_TTL) + 1
 DRIFT = round(drift(SHORT_TTL) * 1000)
 #: So many events at most in one run of TLC: it reads them as one module.
 EVENTS = 40_000
-#: So many ticks of Lock.tla pass in one step at most.
-STRIDE = 1_000_000
-#: So many deviations are explained: each one takes a run of TLC.
-EXPLAINED = 5
+STRIDE = 1_000_000  # so many ticks of Lock.tla pass in one step at most
+EXPLAINED = 5  # so many deviations are explained: each one takes a run of TLC
 #: The bugs of evidence/bugs that a trace can show. The others concern what Trace.tla leaves out.
 SEEN = (
     "guard off", "guard too short", "note not read", "no note is old", "life not compared", "naive healing",

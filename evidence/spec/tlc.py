@@ -33,8 +33,7 @@ class Result:
 
     violated: str | None
     states: int
-    #: Of the counter-example; without one, the depth of the whole space.
-    steps: int
+    steps: int  # of the counter-example; without one, the depth of the whole space
     seconds: float
     output: str
 

@@ -20,10 +20,8 @@ from ..servers import Fleet, gone, state
 from .shell import RLOCK, Done, Screen, done, environment
 
 FLOCK = shutil.which("flock")
-#: The file of flock, the name of rlock run.
-LOCK, NAME = "LOCK", "job"
-#: Seconds in which a signal without effect shows none.
-QUIET_S = 1.0
+LOCK, NAME = "LOCK", "job"  # the file of flock, the name of rlock run
+QUIET_S = 1.0  # seconds in which a signal without effect shows none
 MAY_BE_QUIET = ("SIGCONT", "SIGWINCH", "SIGCHLD", "SIGPIPE")
 #: Notes its pid and the signals that it gets, and ends with 5 as soon as the first file is there.
 TRAPS = """

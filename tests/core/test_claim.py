@@ -30,8 +30,7 @@ from rlock.testing import memory_client
 from .world import OPTIONS, YES, World
 
 TOKEN = 1_790_000_000_000_000
-#: The masters' time at `World.now`.
-NOW_US = 7_000_000_000_000_000
+NOW_US = 7_000_000_000_000_000  # the masters' time at `World.now`
 NOTE = "m0 1 9000"
 
 

@@ -11,8 +11,7 @@ from rlock.rules.restart_guard import FLUSHED, NEW, NO_INFO, RESTARTED, Guard, M
 from rlock.rules.timing import guard_time
 
 NAMES = ["redis://a", "redis://b", "redis://c"]
-#: The master's time at the local instant 100.
-TIME_US = 1_790_000_000_000_000
+TIME_US = 1_790_000_000_000_000  # the master's time at the local instant 100
 FULL = guard_time(10.0)
 DAY = 86_400.0
 YES = Vote(Code.YES, "me:1", token=5)

@@ -55,8 +55,7 @@ class Server:
         self.memory = "volatile"
         self.master = Master(lambda: EPOCH_US + round(clock() * 1e6))
         self.master.started_us = EPOCH_US - round(UPTIME_S * 1e6)
-        #: The names of the scripts that it ran, in order.
-        self.ran: list[str] = []
+        self.ran: list[str] = []  # the names of the scripts that it ran, in order
         #: As the primary of a group: who acknowledges, who is connected, and the id of the replication.
         self.acknowledging, self.connected, self.replication_id, self.role = 1, [1], "id0", "master"
         self.shake_hands("volatile")
@@ -122,10 +121,8 @@ class Connections(connections.Connections[Connection]):
     """An attempt is over when `_start` returns."""
 
     hosts: Sequence[Server]
-    #: Masters that refuse connections.
-    down: set[int]
-    #: Passes in which something was read.
-    trips = 0
+    down: set[int]  # masters that refuse connections
+    trips = 0  # passes in which something was read
 
     def _start(self, server: MasterConnection[Connection]) -> None:
         refused = server.index in self.down

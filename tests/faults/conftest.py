@@ -131,8 +131,7 @@ class Waiter:
 
     def __init__(self, client: rlock.Client, timeout: float = -1, name: str = "x", **options: Any) -> None:
         self._lock, self._timeout = client.lock(name, **options), timeout
-        #: When it had the lock.
-        self.got_at = 0.0
+        self.got_at = 0.0  # when it had the lock
         self._outcome = in_background(self._take)
 
     def _take(self) -> bool:

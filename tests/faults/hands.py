@@ -24,8 +24,7 @@ import rlock
 #: The hold is kept for this long without an owner. Longer than a round, also on a busy machine.
 KEPT_S = 20.0
 WORK_S = 0.004
-#: Longer than any process takes.
-LATE_S = 60.0
+LATE_S = 60.0  # longer than any process takes
 FORK = get_context("fork")
 #: After a kill the handle may be refused: what the killed process had done, the refusal, the outcome.
 REFUSALS = [

@@ -75,8 +75,7 @@ class Proxy:
         self._port = int(url.rpartition(":")[2])
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"{url.rpartition(':')[0]}:{listening.getsockname()[1]}"
-        #: Seconds that a request and its reply take on top, half of it each way.
-        self.delay_s = 0.0
+        self.delay_s = 0.0  # seconds that a request and its reply take on top, half of it each way
         #: In the place of each reply and message; empty, or None: they pass.
         self.lie: bytes | Callable[[], bytes] = b""
         #: Replies and messages arrive a byte at a time, with so many seconds in between.

@@ -8,9 +8,9 @@ import time
 import pytest
 
 import rlock
-from rlock.rules.keys import queue
+from rlock.rules.keys import NOTE, fence, queue
 
-from ..lock.conftest import eventually
+from ..lock.conftest import StartChild, eventually
 from ..servers import Fleet, raw
 from .conftest import (
     LOOK_S,
@@ -169,6 +169,38 @@ def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_i
     successor.check()
     successor.release()
     assert child.line() == "usable"
+
+
+CONNECT = """\
+import sys, rlock
+connected, lock = False, rlock.Client(sys.argv[1], 2.0, max_ttl=2.0, request_timeout=0.6).lock("x")
+while not connected:
+    try:
+        connected = not lock.locked()
+    except rlock.QuorumUnreachableError:
+        pass
+with lock:
+    print(lock.fencing_token)
+"""
+
+
+@pytest.mark.rule("3.8")
+def test_a_process_that_was_stopped_while_it_connected_takes_no_old_time_for_that_of_its_master(
+    fresh: Scene, child: StartChild
+) -> None:
+    fresh.proxied(1)
+    (proxy,), master = fresh.proxies, raw(fresh.urls[-1])
+    proxy.delay_s = 0.4
+    master.delete(NOTE)
+    stopped = child(CONNECT, proxy.url)
+    assert eventually(lambda: master.exists(NOTE))
+    stopped.process.send_signal(signal.SIGSTOP)  # an answer with the time of the master is on its way
+    time.sleep(2.2)  # until the restart guard of the master is over
+    earlier = usable(fresh.client(urls=fresh.urls[-1:]))
+    master.delete(fence("x"))  # as a master that was restarted while the process stood still
+    proxy.mend()
+    stopped.process.send_signal(signal.SIGCONT)
+    assert int(stopped.line()) > earlier
 
 
 #: Takes every descriptor that the process may still have; `free()` gives them back.

@@ -19,8 +19,7 @@ from .group import ReplicatedGroup
 
 ClientFor = Callable[..., rlock.Client]
 GroupOf = Callable[..., ReplicatedGroup]
-#: Of the locks, and the longest of the fleet.
-TTL = 1.0
+TTL = 1.0  # of the locks, and the longest of the fleet
 #: For tests in which the driver makes no difference.
 one_kind = pytest.mark.parametrize("kind", ["blocking"], indirect=True)
 

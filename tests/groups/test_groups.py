@@ -159,8 +159,7 @@ def test_an_acl_without_wait_is_an_error_that_names_it(client_for: ClientFor, gr
 # -- clocks that differ inside a group: a lease is replicated as an instant, so it ends early or late there
 
 SKEWED_TTL = 5.0
-#: More than a lease.
-SKEW_S = 6.0
+SKEW_S = 6.0  # more than a lease
 
 
 @pytest.fixture

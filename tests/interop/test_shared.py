@@ -197,8 +197,7 @@ def test_a_fair_lock_is_refused(kind: Any) -> None:
         kind("redis://127.0.0.1:1", interop="redisson").lock("job", fair=True)
 
 
-#: The first test of a machine fetches Redisson.
-fetches = pytest.mark.timeout(600)
+fetches = pytest.mark.timeout(600)  # the first test of a machine fetches Redisson
 
 NAME = "contest"
 CONTEST_CHANNEL = "redisson_lock__channel:{contest}"

@@ -20,8 +20,7 @@ from .conftest import KINDS
 lock_tests = pytest.importorskip("test.lock_tests", reason="this Python has no test package")
 support = pytest.importorskip("test.support", reason="this Python has no test package")
 
-#: Nobody listens there.
-DEAD = ["redis://127.0.0.1:1"]
+DEAD = ["redis://127.0.0.1:1"]  # nobody listens there
 _names = itertools.count()
 
 

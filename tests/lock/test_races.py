@@ -94,8 +94,7 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
 
 #: A pause that is longer than the request time-out of a lease of 10 s.
 PAUSE_S = 0.8
-#: How long the masters keep their replies back.
-DELAY_MS = 100
+DELAY_MS = 100  # how long the masters keep their replies back
 
 
 def test_an_extension_that_keeps_all_threads_from_running_costs_no_call(masters3: Fleet) -> None:

@@ -84,8 +84,7 @@ def test_a_program_of_the_page_shows_what_happens(name: str, tmp_path: Path) -> 
 
 ALERTS = DOCS / "prometheus" / "alerts.yml"
 ALERTS_TEST = DOCS / "prometheus" / "alerts_test.yml"
-#: Metrics that only `rlock exporter` serves.
-FLEET = {"redlock_master_clock_offset_seconds"}
+FLEET = {"redlock_master_clock_offset_seconds"}  # metrics that only `rlock exporter` serves
 
 MISSING = "no promtool: Debian's package prometheus has it"
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)

@@ -141,8 +141,7 @@ def test_each_operation_is_noted_with_its_return(tmp_path: Path) -> None:
 
 
 SETTLE_MS = SETTLE_S * 1000
-#: It waited for the longest time of all.
-LONG_MS = 3 * SETTLE_MS
+LONG_MS = 3 * SETTLE_MS  # it waited for the longest time of all
 
 
 def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
