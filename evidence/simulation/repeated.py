@@ -305,7 +305,8 @@ def close_client(nemesis: Nemesis) -> None:
     """Often no other thread of the client runs until it is closed, as if a signal handler closed it."""
     play = nemesis.play
     client = nemesis.actor or nemesis.client()
-    if client in {thread.client for thread in play.threads} and not client.holds.closed:
+    closing = {closer.client for closer in play.closers}
+    if client in {thread.client for thread in play.threads} - closing and not client.holds.closed:
         if nemesis.dice.random() < 0.5:
             client.kept, client.kept_only = (0.9, 0.1), "/t"
         play.closers.append(client.begin(client.closing(), "closer"))
