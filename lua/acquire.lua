@@ -111,7 +111,7 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
     local time = redis.call('time')
     local time_us = time[1] * 1000000 + time[2]
     local place, score, stands = time_us, time_us, false
-    if ticket ~= '0' then
+    if ticket ~= '0' and ticket + 0 < 8e15 then
         -- Reuse the argument string: formatting a number costs as much as a command.
         place, score = tonumber(ticket), ticket
     end
@@ -181,7 +181,7 @@ if given_to ~= owner and not (readers and token > 0) then
     if given < now_us - 1000000 or given > now_us + 1000000 then
         -- Otherwise a client that never waits would not learn that a clock was set.
         time_us = now_us
-        if given < now_us - fence_ms * 1000 or given > 9e15 then
+        if given < now_us - fence_ms * 1000 or given > 8e15 then
             -- This master may have forgotten a higher token.
             given, number = now_us, false
         end

@@ -78,7 +78,7 @@ note = note.err and (string.find(note.err, 'WRONGTYPE', 1, true) and '' or error
 local known, longest = string.match(note, '^(%S* %d+) (%d+)$')
 if changed and known and longest + 0 < lease_ms + 0 then
     -- As renew.lua does: a lease that stands here from now on.
-    note = known .. ' ' .. lease_ms
-    redis.pcall('set', note_key, note)
+    local longer = known .. ' ' .. lease_ms
+    note = redis.pcall('set', note_key, longer).ok and longer or note
 end
 return {ARGV[4], codes, note}

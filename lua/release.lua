@@ -132,7 +132,7 @@ if first or reader or reading or claim_ms == '0' then
         local now_us = time[1] * 1000000 + time[2]
         local token = tonumber(string.match(last or '', '^(%d+) ') or 0)
         local least, kept_ms = proposal + 0, fence_ms
-        if least < now_us - fence_ms * 1000 or least > 9e15 then
+        if least < now_us - fence_ms * 1000 or least > 8e15 then
             least = now_us
         end
         token = math.max(token > 9e15 and 0 or token + 1, least)

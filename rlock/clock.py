@@ -5,11 +5,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-#: Returns an instant in seconds. Only differences mean anything.
-Clock = Callable[[], float]
+Clock = Callable[[], float]  # returns an instant in seconds; only differences mean anything
 
-#: The clock of every client, unless a test injects another.
-now: Clock = time.monotonic
+now: Clock = time.monotonic  # the clock of every client, unless a test injects another
 # CLOCK_MONOTONIC stops during suspend: a holder that woke up would trust a lease that ended long ago.
 if hasattr(time, "CLOCK_BOOTTIME"):
     now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)

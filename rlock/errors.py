@@ -15,7 +15,7 @@ class RLockError(Exception):
 
 
 class OptionsError(RLockError, ValueError):
-    """An argument, a setting or a master's configuration makes the request impossible. Nothing was done."""
+    """An argument, a setting or a master's configuration makes the request impossible. Nothing is held."""
 
 
 class NotHeldError(RLockError, RuntimeError):

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
-from rlock._client import calls, connections, notifications
+from rlock._client import calls, connections, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
@@ -16,7 +16,7 @@ from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
 from rlock.rules import commands, lease, options, quorum, replies, restart_guard
 from rlock.rules.command_templates import encode
-from rlock.rules.keys import Wire
+from rlock.rules.keys import OWN, Wire
 from rlock.rules.lease import Confirmation
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import CLAIM_S, lease_ms, valid_until
@@ -204,6 +204,16 @@ def strict_reply(patches: Patches) -> None:
 
     _raises(patches)
     patches.wrap(replies, "_no_vote", strict)
+
+
+@bug("mirrored owner", "3.11")
+@around(subscriptions.Subscriptions, "_hand_off")
+def mirrored_owner(genuine: Any, self: Any, found: Any, server: Any, payload: Any) -> None:
+    """Whoever may publish could name a holder on the channel of a waiter. The client of that waiter released
+    its lock."""
+    if found.inbox(payload) is None and OWN.announces(payload):
+        self._places.append(payload)
+    genuine(self, found, server, payload)
 
 
 @bug("message that is no UTF-8", "3.11")

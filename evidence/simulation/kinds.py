@@ -12,7 +12,7 @@ KINDS: dict[str, dict[str, int]] = {
         "restart several": 2, "flush": 3, "flush several": 1, "lose the disk": 1, "stop client": 6,
         "kill client": 2, "close client": 1, "keep from running": 2, "interrupt": 3, "evict": 2,
         "newcomer": 2, "look": 3, "flush scripts": 1, "stranger": 1, "set a clock back": 1, "careless": 1,
-        "nonsense": 2, "init": 1, "regroup": 1, "stopped newcomer": 2,
+        "nonsense": 2, "init": 1, "regroup": 1, "stopped newcomer": 2, "mirror": 1,
     },
     "slow": {"newcomer": 1, "look": 1},
     "deaths": {"kill client": 8, "close client": 6, "close slowly": 6, "die asking": 6, "newcomer": 2},
@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, int]] = {
     "hand-off": {
         "hold commands": 8, "stop client": 8, "hold up": 3, "let go": 3, "lose answers": 3,
         "lose commands": 3, "cut": 2, "flush scripts": 1, "keep from running": 4, "evict": 2,
-        "kill client": 1,
+        "kill client": 1, "mirror": 3,
     },
     "races": {
         "interrupt": 4, "keep from running": 3, "let go": 4, "lose answers": 4, "lose commands": 4,

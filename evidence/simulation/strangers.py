@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from rlock.errors import OptionsError
@@ -65,6 +66,15 @@ def stranger(nemesis: Nemesis) -> None:
                     session.shout(channel, nemesis.dice.choice(RUBBISH))  # type: ignore[attr-defined]
 
 
+def mirror(nemesis: Nemesis) -> None:
+    """A relay repeats the tokens of those who have the lock on the channels of the waiters."""
+    for host in nemesis.world.hosts:
+        for channel, listening in list(host.master.subscribers.items()):
+            if channel.startswith(f"{OWN.channel(nemesis.lock)}|"):
+                for session, owner in itertools.product(list(listening), host.left(nemesis.lock)):
+                    session.shout(channel, owner.encode())  # type: ignore[attr-defined]
+
+
 def set_a_clock_back(nemesis: Nemesis) -> None:
     """Never while its keys are locks: they would last longer."""
     host, seconds = nemesis.host(), nemesis.dice.choice((0.3, 2.0, 20.0, 1e5))
@@ -102,4 +112,6 @@ def regroup(nemesis: Nemesis) -> None:  # a client names replicas of masters tha
             host.master.run(commands.handshake(f"{host.life}+{40 * '0'}", "volatile"))
 
 
-STRANGERS = (nonsense, evict, init, look, flush_scripts, stranger, set_a_clock_back, careless, regroup)
+STRANGERS = (
+    nonsense, evict, init, look, flush_scripts, stranger, mirror, set_a_clock_back, careless, regroup,
+)  # fmt: skip

@@ -20,8 +20,7 @@ from ..rules.timing import LINGER_S
 from .connections import Connections, Endpoint
 from .runtime import Runtime, run
 
-#: How often a cancelled watchdog checks whether a running task still holds a lock.
-CANCELLED_POLL_S = 0.02
+CANCELLED_POLL_S = 0.02  # how often a cancelled watchdog checks whether a running task still holds a lock
 #: A renewal is reported as late after this many seconds, or this part of its ttl, whichever is more.
 LATE_S, LATE_PART = 0.25, 1 / 10
 

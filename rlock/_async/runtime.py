@@ -4,6 +4,7 @@ import asyncio
 import math
 import types
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import cast
 
 from .._client import runtime
@@ -80,6 +81,10 @@ class Runtime(runtime.Runtime):
 
         timers = [loop.call_later(seconds, work)]
         return lambda: timers[0].cancel()
+
+    def later(self, work: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # no loop runs: the lease ends by itself
+            asyncio.get_running_loop().call_soon(work)
 
     def caller(self) -> object:
         return asyncio.current_task()

@@ -268,13 +268,15 @@ class Calls(Pipeline[L], Masters):
             for server in self._connections.servers:
                 if server.connection is None or not server.connection.pending:
                     continue
-                took = now - server.connection.pending[0].sent_at
-                if took > self._timeout:
-                    fault = Fault(FaultKind.TIMEOUT, f"no answer within {self._timeout:g} s")
+                call, _, sent_at, _ = server.connection.pending[0]
+                # A lock with a lease of its own may wait for longer.
+                timeout = max(self._timeout, 0.0 if call is None else call.request.timeout)
+                if (took := now - sent_at) > timeout:
+                    fault = Fault(FaultKind.TIMEOUT, f"no answer within {timeout:g} s")
                     self._connections.drop(server, fault)
                     self.context.timed_out[server.index] = now
-                elif took > self._timeout / 2 and self._is_news((server.index, "slow"), True, now):
-                    self._pending_events.add(MasterSlow(server.endpoint.label, took, self._timeout))
+                elif took > timeout / 2 and self._is_news((server.index, "slow"), True, now):
+                    self._pending_events.add(MasterSlow(server.endpoint.label, took, timeout))
 
     def on_drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
         for pending in connection.undecided:

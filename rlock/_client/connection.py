@@ -44,8 +44,7 @@ class PendingCall(Ballot):
         #: The longest lease of the fleet by which the votes in the ballot were judged.
         self.max_ttl = max_ttl
         self.over = False  # the caller works with the ballot: a later reply must not change it
-        #: Wakes the thread or task that waits; None: it does not sleep.
-        self.parker: Parker | None = None
+        self.parker: Parker | None = None  # wakes the thread or task that waits; None: it does not sleep
 
     @property
     def asleep(self) -> bool:
@@ -86,8 +85,7 @@ class Connection(ABC):
         self.backlog = bytearray()
         #: When the oldest SUBSCRIBE or UNSUBSCRIBE without a reply was sent; the same, once it was late.
         self.asked_at = self.overdue_at = math.inf
-        #: Whether anything that could be read has arrived since the handshake.
-        self.answered = False
+        self.answered = False  # whether anything that could be read has arrived since the handshake
         self.ended = False
         self.last_reply_at = -math.inf  # when the last command was sent that has its reply
         #: The end of a grant that counts: `end_of_acquire`. None: no grant counts, so all replies are parsed.

@@ -17,13 +17,12 @@ from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
 from ..rules.timing import probe_wait
 from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, L, MasterConnection, Traffic
-from .handshake import ConnectError, ConnectOptions
+from .handshake import ConnectError, ConnectOptions, connect_error
 from .runtime import Parker, Runtime, Waiter
 
 #: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
-#: The shortest time-out with which the first call of a client waits for connections.
-FIRST_CONTACT_S = 0.25
+FIRST_CONTACT_S = 0.25  # the shortest time-out with which the first call of a client waits for connections
 DUPLICATE_PAUSE_S = 2.0  # the additional pause if two names turned out to be one server
 #: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
 MESSAGE_PATIENCE_S = 1.0
@@ -126,11 +125,18 @@ class Connections(ABC, Generic[L]):
             raise error
 
     def drop(self, server: MasterConnection[L], fault: Fault) -> None:
-        connection = server.connection
-        if connection is None:
+        if (connection := server.connection) is None:
             return
+        try:
+            self._drop(server, connection, fault)
+        except BaseException:
+            # Ctrl-C. Otherwise releases without a reply would be lost, and their locks stay locked there.
+            self._drop(server, connection, fault)
+            raise
+
+    def _drop(self, server: MasterConnection[L], connection: L, fault: Fault) -> None:
         server.connection = None
-        self.up -= 1
+        self.up = sum(each.connection is not None for each in self.servers)
         self._unregister(connection)
         server.last_reply_at = connection.last_reply_at
         # A broken connection is replaced at once, because servers close idle connections. But not if the
@@ -243,11 +249,13 @@ class Connections(ABC, Generic[L]):
             yield from self._runtime.sleep(early)
         while True:
             options = self._connect_options(server)
-            outcome: L | Exception
+            outcome: L | ConnectError
             try:
                 outcome = yield from server.endpoint.connect(options)
             except Exception as error:  # also if there is no descriptor or no memory
-                outcome = error.with_traceback(None)  # otherwise a cycle would keep what was read
+                # The text before the mutex: `__str__` may be a user's. A traceback would keep what was read.
+                outcome = error if isinstance(error, ConnectError) else connect_error(error)
+                outcome = outcome.with_traceback(None)
             with self._mutex:
                 pause = self._connected(server, options, outcome)
             self._context.pending_events.emit()
@@ -263,17 +271,16 @@ class Connections(ABC, Generic[L]):
         return self._options._replace(kill=list(server.kill), began_at=server.attempted_at)
 
     def _connected(
-        self, server: MasterConnection[L], options: ConnectOptions, outcome: L | Exception
+        self, server: MasterConnection[L], options: ConnectOptions, outcome: L | ConnectError
     ) -> float | None:
         """Take the outcome of an attempt. Returns the pause before the next one; None: it is not needed."""
         server.is_connecting = False
         if self.closed:
-            if not isinstance(outcome, Exception):
+            if not isinstance(outcome, ConnectError):
                 outcome.close()
             return None
-        if isinstance(outcome, Exception):
-            fault = Fault(FaultKind.DOWN, str(outcome) or type(outcome).__name__)
-            self._failed(server, outcome.fault if isinstance(outcome, ConnectError) else fault)
+        if isinstance(outcome, ConnectError):
+            self._failed(server, outcome.fault)
         elif server.connection is not None:
             outcome.close()  # an interrupted attempt had connected already
         else:

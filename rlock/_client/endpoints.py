@@ -89,8 +89,7 @@ class Endpoint:
     parser_type: ClassVar[type[Parser]] = Parser
     connection_type: ClassVar[type[Any]]
 
-    #: How many replicas have to acknowledge a vote; None: it is no group.
-    replicas: int | None = None
+    replicas: int | None = None  # how many replicas have to acknowledge a vote; None: it is no group
     service: sentinel.Service | None = None  # the Sentinels that know its address
     tls = False
 

@@ -15,10 +15,8 @@ from ..rules import commands, replies, scripts
 from ..rules.restart_guard import MemoryReport
 from .libraries import errors
 
-#: The shortest time-out of TCP's connect: enough for a master on another continent.
-MIN_CONNECT_S = 0.25
-#: An array with more items answers no question of a handshake: CONFIG GET has two.
-LONGEST_ANSWER = 16
+MIN_CONNECT_S = 0.25  # the shortest time-out of TCP's connect: enough for a master on another continent
+LONGEST_ANSWER = 16  # an array with more items answers no question of a handshake: CONFIG GET has two
 NO_TLS = "does this port speak TLS, as the URL says (rediss://)?"
 
 _SERVER_QUESTIONS = ["CLIENT ID", "INFO server", "INFO replication", "INFO memory"]

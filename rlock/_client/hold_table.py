@@ -44,8 +44,7 @@ class HoldTable:
         self.under_way = UnderWay()
         self.closed = False
         self.closer: object = None  # the thread or task that closes the client now
-        #: The client, or None after it was collected.
-        self.client: Callable[[], object] = lambda: self
+        self.client: Callable[[], object] = lambda: self  # the client, or None after it was collected
         self.read_on: Callable[[Hold], object] = lambda _: None  # the watchdog's, as the next one
         self.on_empty: Callable[[], object] = lambda: None
         #: As all mutexes of a client: a handler or finalizer may enter it again (`Engine.interrupted`).

@@ -12,8 +12,7 @@ from ..rules.tickets import Place
 from ..rules.timing import LOOK_LATE_S, PARTIAL_QUORUM_S, partial_quorum_wait
 from .runtime import Parker
 
-#: How many places a waiter keeps with one look. 100 of them take a server about 0.1 ms.
-LOOK_PLACES = 100
+LOOK_PLACES = 100  # how many places a waiter keeps with one look; 100 of them take a server about 0.1 ms
 
 
 class Inbox:

@@ -4,9 +4,10 @@ A thread or task sleeps on a `Parker` until another one wakes it. A wake-up that
 kept. So none is lost between the last check and the sleep.
 """
 
+import _thread
 import os
 import threading
-from _thread import start_new_thread
+import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -28,8 +29,33 @@ def run(generator: WaitGenerator[T]) -> T:
     raise AssertionError("a generator of the blocking driver yielded instead of blocking in place")
 
 
-#: Calls in threads of their own, by key. Some may have ended.
-RunningCalls = dict[Hashable, "Future[Any]"]
+def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
+    """A daemon thread; also with a mutex. Raises RuntimeError if there are no more threads.
+
+    `Thread.start` waits for the new thread. A finalizer in that one may need the mutex of the caller.
+    """
+    thread = threading.Thread(target=target, name=name, daemon=True)
+
+    def start() -> None:
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            target()
+
+    _thread.start_new_thread(start, ())
+    return thread
+
+
+def join(thread: threading.Thread) -> None:
+    """Wait for the end of a thread of `start_thread`, for a second or two."""
+    until = time.monotonic() + 1.0
+    while thread.ident is None and time.monotonic() < until:
+        time.sleep(0.001)  # it has not begun
+    with suppress(RuntimeError):  # it is the calling one
+        thread.join(1.0)
+
+
+RunningCalls = dict[Hashable, "Future[Any]"]  # calls in threads of their own, by key; some may have ended
 
 
 def in_thread(calls: RunningCalls, key: Hashable, function: Callable[[], T]) -> Future[T]:
@@ -89,8 +115,8 @@ class Runtime(Protocol):
 
     def later(self, work: Callable[[], object]) -> None:
         """Do it in another thread: the calling one is in the middle of a change."""
-        # Not by `threading.Thread`: its start waits, and takes mutexes that the caller may have interrupted.
         with suppress(RuntimeError):  # no more threads: the lease ends by itself
-            start_new_thread(work, ())
+            # Not by `threading.Thread`: its start takes mutexes that the caller may have interrupted.
+            _thread.start_new_thread(work, ())
 
     def caller(self) -> object: ...

@@ -21,7 +21,7 @@ from ..model import Fault
 from ..procedures.contender import Contender
 from ..procedures.port import Notifications, WaitGenerator, Wake
 from ..rules.command_templates import encode
-from ..rules.keys import OWN, HandOff
+from ..rules.keys import HandOff
 from ..rules.tickets import Place
 from ..rules.timing import CHANNEL_LINGER_S
 from .connection import L, MasterConnection, Traffic
@@ -42,6 +42,8 @@ class Subscriptions(Notifications, Traffic[L]):
         self._unclaimed: list[tuple[str, str, int]] = []
         #: Places whose locks are kept after their release, and until when.
         self.kept: deque[tuple[str, float]] = deque(maxlen=64)
+        #: The tokens of the last places. A message with another one is a stranger's, or another holder's.
+        self._places: deque[bytes] = deque(maxlen=1024)
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}
         self._by_channel: dict[bytes, Subscription] = {}
@@ -78,6 +80,7 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at, found.ending = math.inf, False
             if found.add(contender) and not self._connections.closed:
+                self._places.append(contender.inbox.token)
                 if self._stop_looking is None:
                     with suppress(RuntimeError):  # no more threads: the next waiter tries again
                         self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
@@ -272,8 +275,8 @@ class Subscriptions(Notifications, Traffic[L]):
         token, message = HandOff.parse(payload, self._context.clock())
         if (inbox := found.inbox(token)) is not None:
             inbox.on_hand_off(server.index, message)
-        elif OWN.announces(token):
-            self._unclaimed.append((found.name, token.decode("utf-8", "replace"), server.index))
+        elif token in self._places:
+            self._unclaimed.append((found.name, token.decode(), server.index))
         else:
             self._ignore(server, found, "hand-off", payload)
 

@@ -17,18 +17,18 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from .._client import connections, endpoints
 from .._client.connection import Connection, MasterConnection, would_block
 from .._client.handshake import HandshakeResult
-from .._client.runtime import Waiter
+from .._client.runtime import Waiter, start_thread
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .runtime import run
 
-#: Bytes of one read: more than the usual replies have. Each read allocates so many.
-CHUNK = 4096
+CHUNK = 4096  # bytes of one read: more than the usual replies have; each read allocates so many
 #: So many bytes are read before their replies are looked at: the first may end the connection.
 BURST = 65_536
 
@@ -47,22 +47,20 @@ class SocketConnection(Connection):
         self._buffers = hasattr(self.socket, "pending")
 
     def fetch(self) -> bytes:
-        """The bytes that have arrived. Empty: none, or the reader has them, or the peer has closed."""
-        fed = 0
+        """The bytes that have arrived. Empty: none, or the peer has closed."""
+        data = b""
         while True:
             try:
-                data: bytes = self.socket.recv(CHUNK)
+                chunk: bytes = self.socket.recv(CHUNK)
             except OSError as error:
                 if would_block(error):
-                    return b""
+                    return data
                 raise
-            if not data:
-                self.ended = True
+            data += chunk
+            self.ended = not chunk
+            whole = len(chunk) < CHUNK or len(data) >= BURST
+            if not chunk or (whole and not (self._buffers and self.socket.pending())):
                 return data
-            if not self._buffers and (len(data) < CHUNK or fed >= BURST):
-                return data
-            fed += len(data)
-            self.reader.feed(data)
 
     def close(self) -> None:
         with suppress(OSError), self.socket:  # not by its library: that class may be a user's
@@ -115,8 +113,7 @@ class Connections(connections.Connections[SocketConnection]):
         self._poll = select.poll()
         self._wake_pipe = WakePipe()
         self._poll.register(self._wake_pipe.fileno, select.POLLIN)
-        #: The waiter whose thread reads for all, and that thread.
-        self._leader: Waiter | None = None
+        self._leader: Waiter | None = None  # the waiter whose thread reads for all, and that thread
         self._reader: object = None
         self._nested: Waiter | None = None  # it was reading when a signal handler or finalizer began to
         self._followers: set[Waiter] = set()
@@ -125,8 +122,7 @@ class Connections(connections.Connections[SocketConnection]):
         #: The follower that was woken last: it wakes the next one, or it leads and writes.
         self._next: Waiter | None = None
         self._gather_until = -math.inf
-        #: Masters for whose attempts no thread could be started.
-        self._unstarted: set[Server] = set()
+        self._unstarted: set[Server] = set()  # masters for whose attempts no thread could be started
 
     def connect_gen(self, patience: float, enough: int, check: Callable[[], None]) -> WaitGenerator[None]:
         until = self._clock() + patience
@@ -317,7 +313,7 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _start(self, server: Server) -> None:
         self._unstarted.add(server)
-        threading.Thread(target=self._attempt, args=(server,), name="rlock-dial", daemon=True).start()
+        start_thread(partial(self._attempt, server), "rlock-dial")
         self._unstarted.discard(server)
 
     def _attempt(self, server: Server) -> None:

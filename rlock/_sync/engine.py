@@ -13,6 +13,7 @@ from typing import ClassVar
 from .. import clock
 from .._client import engine, watchdog
 from .._client.hold_table import HoldTable
+from .._client.runtime import join, start_thread
 from ..errors import LeaseLostError
 from ..events import log
 from ..procedures.port import Masters, T, WaitGenerator
@@ -90,9 +91,7 @@ class Watchdog(watchdog.Watchdog):
 
     def _start(self) -> None:
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="rlock-watchdog", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = start_thread(self._run, "rlock-watchdog")
 
     def _ended(self) -> None:
         self._thread = None
@@ -101,13 +100,10 @@ class Watchdog(watchdog.Watchdog):
         with self._mutex:
             self.stopped = True
             self._parker.wake()
-        self._await(self._thread)
-        self._await(self._callback_thread)  # the watchdog may have started it just now
-
-    @staticmethod
-    def _await(thread: threading.Thread | None) -> None:
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(1.0)
+        if (thread := self._thread) is not None:
+            join(thread)
+        if (thread := self._callback_thread) is not None:  # the watchdog may have started it just now
+            join(thread)
 
     def _run(self) -> None:
         try:
@@ -129,10 +125,8 @@ class Watchdog(watchdog.Watchdog):
                 return
             # Not in the watchdog's thread: a callback that blocks would stop all renewals. One thread for
             # all losses: an outage that ends thousands of leases must not start thousands of threads.
-            thread = threading.Thread(target=self._run_callbacks, name="rlock-on-lost", daemon=True)
             with suppress(RuntimeError):  # the process may not start another thread
-                thread.start()
-                self._callback_thread = thread
+                self._callback_thread = start_thread(self._run_callbacks, "rlock-on-lost")
                 return
         self._run_callbacks()
 

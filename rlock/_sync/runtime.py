@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import BuiltinFunctionType
 
 from .._client import runtime
-from .._client.runtime import NO_WAIT
+from .._client.runtime import NO_WAIT, join, start_thread
 from .._client.runtime import run as run
 from ..errors import OptionsError
 from ..events import log
@@ -84,11 +84,9 @@ class Runtime(runtime.Runtime):
 
         def stop() -> None:
             end.wake()
-            if thread is not threading.current_thread():
-                thread.join(1.0)
+            join(thread)
 
-        thread = threading.Thread(target=work, name="rlock-listener", daemon=True)
-        thread.start()
+        thread = start_thread(work, "rlock-listener")
         return stop
 
     def caller(self) -> object:

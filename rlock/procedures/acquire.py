@@ -4,7 +4,8 @@
 2. It asks all masters once (`attempt`). A quorum of grants wins.
 3. After a lost round a table gives its next move (`rules/waiting.py`). The usual moves are: subscribe, try
    again at once for a place in the queue, then sleep. Without that second try it could miss a release.
-4. A message, an expiry or a look at one master ends its sleep, and it goes on with 2 (`_contend`).
+4. A quorum's messages can be a grant (`claim`). Another message, an expiry or a look at one master ends its
+   sleep, and it goes on with 2 (`_contend`).
 5. If its time ends after a split vote, it finds out whether somebody has the lock (`settle`).
 6. A grant is checked against the clock once more, and becomes a hold (`Port.admit`).
 

@@ -77,7 +77,7 @@ class Masters(Protocol):
     def call(self, request: Request) -> WaitGenerator[Ballot]:
         """Send a command and wait until the ballot is settled.
 
-        Takes at most its time-out, and up to three times that if connections broke.
+        Takes at most its time-out, and up to six times that if it has to connect again.
         """
 
     def call_many(self, requests: Sequence[Request]) -> WaitGenerator[list[Ballot]]:

@@ -19,8 +19,7 @@ _YES, _vote = Code.YES, tuple.__new__
 #: between two assignments would leave the bytes of one reply with the vote of another.
 ExpectedReply = tuple[bytes, Vote, bool]
 
-#: No reply starts with these bytes.
-NO_EXPECTED_REPLY: ExpectedReply = (b"\0", Vote(Code.FAULT), False)
+NO_EXPECTED_REPLY: ExpectedReply = (b"\0", Vote(Code.FAULT), False)  # no reply starts with these bytes
 #: The vote of a release that reached no subscriber. All commands share it: no code reads its holder.
 _RELEASED = Vote(Code.YES, ttl_ms=0)
 

@@ -18,8 +18,7 @@ _CLAIM_MS = str(round(CLAIM_S * 1000))
 _FENCE_MS = str(round(FENCE_TTL_S * 1000))
 
 STATUS_WAITERS, STATUS_READERS = 100, 1000  # that one lists; a client refuses arrays of 10,000 items
-#: The count in a reply to `release` if one call could not pass all dead waiters.
-UNFINISHED = -2
+UNFINISHED = -2  # the count in a reply to `release` if one call could not pass all dead waiters
 
 
 def acquire(

@@ -43,8 +43,7 @@ class Stop(NamedTuple):
     reason: str  # for people
 
 
-#: The masters do not know this hold.
-WITHIN = Stop("writer", "the writer of the same owner holds it")
+WITHIN = Stop("writer", "the writer of the same owner holds it")  # the masters do not know this hold
 
 
 class RenewalState:
@@ -63,8 +62,7 @@ class ReportState:
     #: Events that wait until the acquire was reported; None: it was, or nobody observes.
     pending_events: Any = None
     end_reported = False  # the release or the loss was reported, or is being reported
-    #: Set by the driver when the hold is lost; made when somebody asks for it.
-    signal: Any = None
+    signal: Any = None  # set by the driver when the hold is lost; made when somebody asks for it
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -21,8 +21,7 @@ MAX_TOKEN = 8 * 10**15
 MAX_TOKEN_BYTES = 512
 #: The end of `<client>` in the owner tokens and places of readers. No host and no thread can bring the plus.
 SHARED = "+shared"
-#: So much of a uuid is that of a writer, and of all readers that its owner becomes.
-BANNED = 20
+BANNED = 20  # so much of a uuid is that of a writer, and of all readers that its owner becomes
 READERS = f"readers:{'0' * 32}"  # the one field of a lock that readers hold, see `lua/acquire.lua`
 #: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
 _READER_OF = "rlock:reader-of:"
@@ -136,8 +135,7 @@ def holder_identity(holder: str) -> str:
 class Wire(NamedTuple):
     """The channels and messages of a lock. Its hash is Redisson's in both cases, since Redisson 3.2.0."""
 
-    #: Redisson uses the same locks. It does not know rlock's queue.
-    shared: bool = False
+    shared: bool = False  # Redisson uses the same locks; it does not know rlock's queue
     message: str = "owner"  # the message to all waiters, see `lua/release.lua`
 
     def channel(self, name: str) -> str:
@@ -159,5 +157,4 @@ OWN = Wire()
 #: Redisson's decoder (`LockPubSub`) raises an error on a message that is no decimal number.
 REDISSON = Wire(shared=True, message="0")
 
-#: By the value of `Client(interop=...)`.
-WIRES: dict[str | None, Wire] = {None: OWN, "redisson": REDISSON}
+WIRES: dict[str | None, Wire] = {None: OWN, "redisson": REDISSON}  # by the value of `Client(interop=...)`

@@ -11,8 +11,7 @@ from .quorum import Ballot
 from .restart_guard import same_memory
 from .timing import CLAIM_S, heals_until, valid_until
 
-#: Bound once: enum lookup is measurable on this path.
-HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT
+HELD, SUSPECT = LeaseState.HELD, LeaseState.SUSPECT  # bound once: enum lookup is measurable on this path
 LOST, RELEASED = LeaseState.LOST, LeaseState.RELEASED
 
 
@@ -75,13 +74,11 @@ class Lease:
     def __init__(self, ttl: float, sent_at: float, confirmation: Confirmation | None = None) -> None:
         self.ttl = ttl
         self.state = HELD
-        #: Why it was lost, and by which event.
-        self.reason = ""
+        self.reason = ""  # why it was lost, and by which event
         self.ended_by = LeaseEvent.EXPIRED
         #: Until then nobody else can hold the lock. Renewals move it forward, and only a downgrade back.
         self.valid_until = valid_until(sent_at, ttl if confirmation is None else min(CLAIM_S, ttl))
-        #: The replies that prolong it to its full length, until they do.
-        self.confirmation = confirmation
+        self.confirmation = confirmation  # the replies that prolong it to its full length, until they do
 
     def on(self, event: LeaseEvent, reason: str = "") -> LeaseState:
         """Apply an event. The first reason of a loss stays."""

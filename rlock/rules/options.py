@@ -11,13 +11,11 @@ from typing import Any
 
 from ..errors import LeaseLostError, OptionsError
 from .keys import WIRES, hold_name
-from .timing import MAX_TTL_S, default_request_timeout, guard_time, least_ttl, longest_acquisition
+from .timing import MAX_TTL_S, default_request_timeout, guard_time, lease_ms, least_ttl, longest_acquisition
 
 DEFAULT_TTL = 10.0
-#: The default of Redisson's `lockWatchdogTimeout`.
-REDISSON_TTL = 30.0
-#: Scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases.
-MIN_TTL = 0.1
+REDISSON_TTL = 30.0  # the default of Redisson's `lockWatchdogTimeout`
+MIN_TTL = 0.1  # scheduling delays and the 1 ms resolution of PEXPIRE would end shorter leases
 MAX_NAME_BYTES = 1024
 
 
@@ -115,10 +113,9 @@ class LockOptions:
         if self.on_lost is not None and not callable(self.on_lost):
             raise OptionsError(f"on_lost must be callable with one argument, not {self.on_lost!r}")
         if self.max_hold is not None:
-            check_seconds("max_hold", self.max_hold)
+            object.__setattr__(self, "max_hold", check_seconds("max_hold", self.max_hold))
             if not self.renew:
                 raise OptionsError("max_hold limits renewal, and renew=False has none: give one of the two")
-        check_seconds("hold_at_least", self.hold_at_least, or_zero=True)
         if self.max_hold is not None and self.hold_at_least > self.max_hold:
             raise OptionsError(
                 f"hold_at_least={self.hold_at_least:g} s is over max_hold={self.max_hold:g} s, after which "
@@ -133,7 +130,7 @@ def _check_ttl(option: str, value: Any, or_zero: bool = False) -> float:
             f"{option}={seconds:g} s is over a day ({MAX_TTL_S:g} s): a lock would stay locked for so long "
             f"after a crash; use a shorter one, 10 s if in doubt (a held lock is renewed anyway)"
         )
-    return seconds
+    return lease_ms(seconds) / 1000
 
 
 def check_callback(option: str, callback: object) -> None:

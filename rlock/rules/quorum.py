@@ -18,7 +18,7 @@ class Settle(enum.Enum):
     """When a round needs no further answer."""
 
     VERDICT = "verdict"  # no answer can change the verdict any more
-    HOLDER = "holder"  # it is won, or a quorum named one holder, or all masters have answered
+    HOLDER = "holder"  # as above; and a lost round: a quorum named one holder, or all have answered
     WON_OR_ALL = "won or all"  # a quorum said yes, or all masters have answered
     ALL = "all"  # all masters have answered
 
@@ -41,8 +41,7 @@ class Ballot:
     granted: int = 0
     refused: int = 0
     faulted: int = 0
-    #: Masters that were not sent the command, because they were not connected.
-    unsent: Set[int] = NONE
+    unsent: Set[int] = NONE  # masters that were not sent the command, because they were not connected
     #: Masters that were sent the command twice: "absent" may be the work of the first delivery.
     resent: Set[int] = NONE
     quorum: int = field(init=False)
@@ -129,7 +128,7 @@ class Ballot:
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:
-        """The verdict at ``now`` on a lease that ends at ``valid_until``. Only HELD proves another holder."""
+        """The verdict at ``now`` on a lease that ends at ``valid_until``. HELD: a quorum named one owner."""
         if self.granted >= self.quorum:
             # A pause since the round was sent may have used up the validity.
             return Verdict.WON if now < valid_until else Verdict.TOO_LATE

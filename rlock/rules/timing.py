@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-#: The part of a lease by which a clock may run wrong. Real quartz stays under 0.0002.
-DRIFT_FACTOR = 0.01
-#: Expiry on the masters has a resolution of 1 ms; both ends round.
-DRIFT_FLOOR_S = 0.002
+DRIFT_FACTOR = 0.01  # the part of a lease by which a clock may run wrong; real quartz stays under 0.0002
+DRIFT_FLOOR_S = 0.002  # expiry on the masters has a resolution of 1 ms; both ends round
 
 #: The longest sleep of a waiter, with or without a message: pub/sub delivers at most once.
 POLL_CAP_S = 1.2
@@ -25,25 +23,21 @@ PARTIAL_QUORUM_FLOOR_S = 0.004
 #: A refused contender waits for missing answers: this long, or for two round trips. A longer wait would
 #: delay it when it is handed the lock meanwhile.
 STRAGGLERS_S = 0.002
-#: How many times a non-blocking contender pauses and asks again, to settle a split vote.
-SETTLE_TRIES = 6
+SETTLE_TRIES = 6  # how many times a non-blocking contender pauses and asks again, to settle a split vote
 #: The shortest and the longest of these pauses. In a shorter one a busy machine may not let the other
 #: contenders run.
 SETTLE_FLOOR_S = 0.004
 SETTLE_CAP_S = 0.1
-#: Waiters that one message wakes spread their retries over this time.
-SPREAD_CAP_S = 0.1
+SPREAD_CAP_S = 0.1  # waiters that one message wakes spread their retries over this time
 #: How long a waiter may take to claim the lock that it was handed. The others wait this long for a waiter
 #: that is stopped or cut off. A slower waiter loses its turn, not its ticket.
 CLAIM_S = 1.0
-#: How long a master keeps a queue that no waiter renews. Each waiter asks one master in each `POLL_CAP_S`.
+#: How long a master keeps a queue that no waiter renews. In each `POLL_CAP_S` a process asks one master.
 QUEUE_TTL_S = 30.0
-#: A key outlives its PTTL a little. An earlier try would be a wasted round.
-EXPIRY_MARGIN_S = 0.005
+EXPIRY_MARGIN_S = 0.005  # a key outlives its PTTL a little; an earlier try would be a wasted round
 #: How old the exchange may be by which a waiter dates a hand-off: a clock may have been set since.
 EXCHANGE_AGE_S = 10.0
-#: How long the last round may run that begins just before the caller's time ends.
-LAST_ROUND_S = 0.05
+LAST_ROUND_S = 0.05  # how long the last round may run that begins just before the caller's time ends
 
 #: The longest lease that the scripts grant: after a restart of its masters a fleet waits for that long.
 MAX_TTL_S = 86_400.0
@@ -52,20 +46,18 @@ MAX_TTL_S = 86_400.0
 FENCE_TTL_S = 3600.0
 #: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.
 FILL_UP_S = 0.25
-#: Renewals that are due within this time share a round trip.
-RENEW_SLACK_S = 0.05
+RENEW_SLACK_S = 0.05  # renewals that are due within this time share a round trip
 #: How long a renewal waits for the slowest masters, before it heals those that lack a lock.
 RENEW_STRAGGLERS_S = 0.05
 
 #: How long the watchdog's thread stays without work. Otherwise a busy lock would start a thread each time.
 LINGER_S = 0.25
-#: How long a channel without waiters stays subscribed.
-CHANNEL_LINGER_S = 0.5
+CHANNEL_LINGER_S = 0.5  # how long a channel without waiters stays subscribed
 
 
 def lease_ms(ttl: float) -> int:
-    """The lease on the wire. No other place converts seconds to milliseconds."""
-    return math.ceil(ttl * 1000)
+    """The lease on the wire, in milliseconds. A thousandth of it gives the same lease again."""
+    return math.ceil(ttl * 1000 - 1e-6)
 
 
 def drift(ttl: float) -> float:

@@ -16,7 +16,7 @@ import hiredis
 
 from rlock._client import calls, connection, connections
 from rlock._client.connection import MasterConnection
-from rlock._client.handshake import HandshakeResult
+from rlock._client.handshake import ConnectError, HandshakeResult
 from rlock._client.runtime import NO_WAIT, Waiter
 from rlock._sync.runtime import Runtime, run
 from rlock.model import Fault, FaultKind
@@ -125,8 +125,8 @@ class Connections(connections.Connections[Connection]):
     trips = 0  # passes in which something was read
 
     def _start(self, server: MasterConnection[Connection]) -> None:
-        refused = server.index in self.down
-        found = ConnectionRefusedError("refused") if refused else Connection(self.hosts[server.index])
+        refused, host = ConnectError(Fault(FaultKind.DOWN, "refused")), self.hosts[server.index]
+        found = refused if server.index in self.down else Connection(host)
         self._connected(server, self._connect_options(server), found)
 
     def _register(self, server: MasterConnection[Connection], connection: Connection) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import textwrap
 import threading
 import time
@@ -153,10 +154,11 @@ class Waiter:
 def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread can be started."""
 
-    def refused(_: threading.Thread) -> None:
+    def refused(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
 
 
 def waiting(asked: rlock.Client, count: int = 1) -> None:
