@@ -156,7 +156,7 @@ class BaseLock(Generic[Signal]):
 
 
 class LossSignal(hold_table.LossSignal):
-    """Like a ``threading.Event`` that is set when one hold is lost; only rlock can set it.
+    """Like a ``threading.Event`` that rlock sets when one hold is lost.
 
     The answer is right at the moment of the question: it comes from the clock, and does not wait for the
     watchdog to notice the loss. A hold that was released in time never sets the signal.
@@ -222,8 +222,8 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     def detach(self, ttl: float | None = None) -> str:
         """End the caller's hold here, and keep the lock for whoever calls ``client.adopt(handle)``.
 
-        Nobody renews it until then. All nested acquires go with it. Not within ``with lock``, which would
-        release it at the end. The errors below leave no hold, and free the lock on all masters that can be
+        Nobody renews it until then. All nested acquires go with it. The end of a ``with lock`` would raise. An
+        `OptionsError` keeps the hold. The errors below leave none, and free the lock on all masters that can be
         reached: another one may keep it for ``ttl``. Two round trips.
 
         :param ttl: seconds for which the masters keep the lock, at most ``max_ttl``; the lock's own ttl.

@@ -14,6 +14,7 @@ from tooz import coordination
 from tooz.drivers.redis import RedisDriver, RedisLock
 
 from ..client import Client
+from ..errors import QuorumUnreachableError
 from . import redis_py
 
 
@@ -32,7 +33,7 @@ class Lock(RedisLock):  # type: ignore[misc]
 
     def __init__(self, driver: Driver, name: str | bytes) -> None:
         kind = type("Lock", (QuorumLock,), {"client": driver.quorum})
-        locks = SimpleNamespace(lock=lambda name, **_: kind(None, name, sleep=0.0, thread_local=False))
+        locks = SimpleNamespace(lock=lambda name, **_: kind(None, _text(name), sleep=0.0, thread_local=False))
         super().__init__(driver, locks, name, 0)
 
     def is_still_owner(self) -> bool:  # noqa: D102
@@ -41,7 +42,15 @@ class Lock(RedisLock):  # type: ignore[misc]
     heartbeat = is_still_owner
 
     def break_(self) -> bool:  # noqa: D102
-        return bool(self._coord.quorum.evict(self.name.decode()))
+        try:
+            return bool(self._coord.quorum.evict(_text(self.name)))
+        except QuorumUnreachableError as error:
+            raise coordination.ToozConnectionError(str(error)) from error
+
+
+def _text(name: bytes) -> str:
+    """tooz takes any bytes for a name, and Redis for a key."""
+    return name.decode(errors="backslashreplace")
 
 
 class Driver(RedisDriver):  # type: ignore[misc]

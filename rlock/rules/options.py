@@ -108,8 +108,9 @@ class LockOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hold_name", hold_name(check_name(self.name), self.shared))
-        if not isinstance(self.fair, bool):
-            raise OptionsError(f"fair must be True or False, not {self.fair!r}")
+        for option, value in (("renew", self.renew), ("fair", self.fair)):
+            if not isinstance(value, bool):
+                raise OptionsError(f"{option} must be True or False, not {value!r}")
         if self.on_lost is not None and not callable(self.on_lost):
             raise OptionsError(f"on_lost must be callable with one argument, not {self.on_lost!r}")
         if self.max_hold is not None:
