@@ -222,9 +222,9 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
     def detach(self, ttl: float | None = None) -> str:
         """End the caller's hold here, and keep the lock for whoever calls ``client.adopt(handle)``.
 
-        Nobody renews it until then. All nested acquires go with it. The end of a ``with lock`` would raise. An
-        `OptionsError` keeps the hold. The errors below leave none, and free the lock on all masters that can be
-        reached: another one may keep it for ``ttl``. Two round trips.
+        Nobody renews it until then. All nested acquires go with it. The end of a ``with`` would raise.
+        `OptionsError` keeps the hold. The errors below leave none, and free the lock on all masters that
+        answer: another one may keep it for ``ttl``. Two round trips.
 
         :param ttl: seconds for which the masters keep the lock, at most ``max_ttl``; the lock's own ttl.
         :raises NotHeldError: the calling thread does not hold the lock.

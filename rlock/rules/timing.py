@@ -10,8 +10,7 @@ from random import Random
 DRIFT_FACTOR = 0.01  # the part of a lease by which a clock may run wrong; real quartz stays under 0.0002
 DRIFT_FLOOR_S = 0.002  # expiry on the masters has a resolution of 1 ms; both ends round
 
-#: The longest sleep of a waiter, with or without a message: pub/sub delivers at most once.
-POLL_CAP_S = 1.2
+POLL_CAP_S = 1.2  # the longest sleep of a waiter, with or without a message: pub/sub delivers at most once
 #: The longest sleep of a waiter that is subscribed on fewer masters than a quorum: it depends on polling.
 POLL_CAP_UNSUBSCRIBED_S = 0.25
 #: A waiter looks for all waiters of its process if the first of them has not looked for this long.

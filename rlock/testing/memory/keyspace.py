@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ...rules.keys import MAX_TOKEN
+
 #: The greatest token that a script takes from a key.
 MOST = 9 * 10**15
 _TOKEN = re.compile(r"^(\d+) (.*)$")
@@ -163,7 +165,7 @@ class Keyspace:
         token, given_to = self._last(fence)
         if anew or given_to != owner:
             least = int(proposal)
-            if least < self._us - int(fence_ms) * 1000:
+            if least < self._us - int(fence_ms) * 1000 or least > MAX_TOKEN:
                 least = self._us
             token = max(token + 1, least)
             self._remember(fence, token, owner, fence_ms)

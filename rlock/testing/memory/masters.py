@@ -11,7 +11,7 @@ from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
-from ...rules.keys import READERS, is_shared
+from ...rules.keys import MAX_TOKEN, READERS, is_shared
 from .keyspace import NOTE, Message
 from .readers import Readers
 
@@ -106,7 +106,7 @@ class Master(Readers):
         entry = self.find(queue)
         place = None if entry is None else entry.scores.get(waiter)
         if place is None or rank == "kept":
-            place = float(time_us if ticket == "0" else ticket)
+            place = float(ticket if 0 < int(ticket) < MAX_TOKEN else time_us)
             if entry is not None and rank == "last":
                 if len(entry.scores) >= 20_000:
                     return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
