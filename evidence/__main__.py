@@ -27,10 +27,8 @@ TOP = Path(__file__).resolve().parents[1]
 FOLDER = TOP / "build" / "evidence"
 #: The results that the pages show, for docs/tools/site_evidence.py.
 PUBLISHED = TOP / "docs" / "evidence" / "results.json"
-#: A part that takes longer hangs.
-LIMIT_S = 6 * 3600.0
-#: automake's status of a test that cannot run here.
-MISSING = 77
+LIMIT_S = 6 * 3600.0  # a part that takes longer hangs
+MISSING = 77  # automake's status of a test that cannot run here
 #: A pytest run, the rows of a Markdown table, and the figures of a soak.
 TESTS, TABLE = r"^\d+ passed.*", r"^\|.*"
 SOAK = r"^  ((?:holds|faults|lost_before_their_time) +\d+|(?:lost updates,|verdict|porcupine:) .*)"
@@ -103,8 +101,7 @@ CLIENT = (
          "evidence.interrupts --again --every 5", r"^\d+ instants, .*", long=True),
 )  # fmt: skip
 PARTS = (*MODELS, *CLIENT)
-#: Of a part that an interrupt left out.
-RED = {"status": "red"}
+RED = {"status": "red"}  # of a part that an interrupt left out
 
 
 def commit() -> str:

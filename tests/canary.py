@@ -24,8 +24,7 @@ from rlock.errors import RLockError
 from .servers import PASSWORD
 
 _PARTS = PASSWORD[:12], PASSWORD[-12:]  # a part of it is as bad: a message may be cut
-#: Less than any level that a test sets: records below the level of the run are searched and dropped.
-_ALL = 1
+_ALL = 1  # less than any level that a test sets: records below the level of the run are searched and dropped
 _leaks: list[str] = []
 logging.getLogger("rlock").setLevel(_ALL)
 

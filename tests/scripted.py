@@ -38,8 +38,7 @@ TOKEN = int(time.time()) // 86_400 * 86_400_000_000 + 654_321
 
 LIFE = "d0e1" * 10  # a run_id, as a server calls one of its lives
 
-#: The owner token with which MINE reads on.
-READER = "me+shared:3"
+READER = "me+shared:3"  # the owner token with which MINE reads on
 
 
 def owner_of(waiter: str) -> str:
@@ -58,8 +57,7 @@ class Box:
         self.client = raw(url)
         self._others: list[Box] = []
         self._pubsub = self.client.pubsub()
-        #: By channel, the waiter that it is of.
-        self._waiters = {CHANNEL: ""}
+        self._waiters = {CHANNEL: ""}  # by channel, the waiter that it is of
 
     def close(self) -> None:
         for box in (self, *self._others):

@@ -6,8 +6,7 @@ import os
 from datetime import UTC, datetime
 
 VARIABLE = "RLOCK_SEED"
-#: A day has more seeds than any run plays, so no two days share one.
-SEEDS_OF_A_DAY = 1_000_000
+SEEDS_OF_A_DAY = 1_000_000  # a day has more seeds than any run plays, so no two days share one
 
 
 def seed_of_the_day() -> int:

@@ -79,8 +79,7 @@ def claim(
     return Grant(place.owner, sent_at, place.waiter, token, len(since), True, confirmation)
 
 
-#: The tokens on which contenders agreed with the masters, by their places.
-_agreed: dict[str, int] = {}
+_agreed: dict[str, int] = {}  # the tokens on which contenders agreed with the masters, by their places
 
 
 @around(acquire, "_sleep")

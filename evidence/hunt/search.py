@@ -19,10 +19,8 @@ from ..bugs import broken
 from ..simulation.play import Outcome, play
 from ..simulation.schedules import Schedule, drawn, mutated, without
 
-#: Schedules that are kept at a time: the oldest go first.
-KEPT = 300
-#: The part of the schedules that are made of kept ones, as soon as there are some.
-MUTATED = 0.5
+KEPT = 300  # schedules that are kept at a time: the oldest go first
+MUTATED = 0.5  # the part of the schedules that are made of kept ones, as soon as there are some
 
 
 @dataclass

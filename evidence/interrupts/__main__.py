@@ -27,8 +27,7 @@ from .scene import NAME, Scene, call, drive, left
 #: How long an operation may take, and another thread behind it; the pause before the work of `Runtime.later`.
 LIMIT_S, SOON_S, LATE_S = 4.0, 1.0, 0.02
 INTERRUPTED = "interrupted rlock's own code"
-#: After so many failures the rest of an operation is left out.
-ENOUGH = 10
+ENOUGH = 10  # after so many failures the rest of an operation is left out
 
 
 @dataclass

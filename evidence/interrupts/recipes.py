@@ -14,8 +14,7 @@ import rlock
 
 from .scene import HELD_S, NAME, TURN_S, Call, Scene, call, left, within
 
-#: Of a hold that changes hands.
-LEASE_S = 1.5
+LEASE_S = 1.5  # of a hold that changes hands
 
 
 @asynccontextmanager

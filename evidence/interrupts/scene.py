@@ -18,10 +18,8 @@ import rlock.asyncio
 from rlock.rules.keys import NOTE, is_shared, readers
 from rlock.testing import MemoryMasters
 
-#: The duration of one turn of the loop of tasks. Otherwise busy tasks would stop the time.
-TURN_S = 0.0001
-#: How long another owner keeps the lock for which an operation waits.
-HELD_S = 0.004
+TURN_S = 0.0001  # the duration of one turn of the loop of tasks; otherwise busy tasks would stop the time
+HELD_S = 0.004  # how long another owner keeps the lock for which an operation waits
 NAME = "x"
 
 Call = Callable[[], Any]

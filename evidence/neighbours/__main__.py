@@ -43,8 +43,7 @@ from .faults import FIRST, LATER, Neighbour, replies
 
 TIMEOUT_S, TTL = 0.3, 3.0
 OPTIONS: dict[str, Any] = {"ttl": TTL, "request_timeout": TIMEOUT_S, "restart_guard": 0}
-#: A claim is lost once, if its message vanished.
-SETTLE_S = 2 * TIMEOUT_S + 1.2
+SETTLE_S = 2 * TIMEOUT_S + 1.2  # a claim is lost once, if its message vanished
 PAUSE_S = 1.0
 GROWTH_MB, WARNINGS = 20.0, 6
 CLIENTS = 3
@@ -116,8 +115,7 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE / 1e6
 
 
-#: A connection for messages is asked whether it lives every five seconds.
-LONGER = {"messages vanish": 7.0}
+LONGER = {"messages vanish": 7.0}  # a connection for messages is asked whether it lives every five seconds
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ def _nested(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     return right | st.builds(lambda m, n, found: b"%b%b\r\n" % (m, n) + b"".join(found), marks, LENGTH, items)
 
 
-#: A reply of RESP2 or RESP3, whole, wrong or cut.
-REPLY = st.recursive(SIMPLE, _nested, max_leaves=12)
+REPLY = st.recursive(SIMPLE, _nested, max_leaves=12)  # a reply of RESP2 or RESP3, whole, wrong or cut
 REPLY |= st.builds(lambda reply, at: reply[: at % (len(reply) + 1)], REPLY, st.integers(0, 99))
 
 

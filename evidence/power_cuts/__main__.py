@@ -43,8 +43,7 @@ from tests.faults import clock
 from tests.servers import raw, servers_found
 
 SOURCE = Path(__file__).with_name("disk.c")
-#: A busy machine must restart a master before the leases of a cut end.
-TTL = 3.0
+TTL = 3.0  # a busy machine must restart a master before the leases of a cut end
 MASTERS, CLIENTS = 3, 3
 DURABLE = ("--appendfsync", "always")
 EVERY_SECOND = ("--appendfsync", "everysec")

@@ -33,8 +33,7 @@ class _Inbox(deque[Any]):
 
 NOSCRIPT = RuntimeError("NOSCRIPT No matching script.")
 _LOAD = b"*3\r\n$6\r\nSCRIPT\r\n"
-#: See `_keepalive` in rlock/_client/endpoints.py.
-KEEPALIVE_S = 11.0
+KEEPALIVE_S = 11.0  # see `_keepalive` in rlock/_client/endpoints.py
 
 
 class Connection(connection.Connection):

@@ -25,8 +25,7 @@ from .hosts import Host, Session
 if TYPE_CHECKING:
     from .world import World
 
-#: A replica without its primary tries to connect to it again after this time.
-REDIAL_S = 0.05
+REDIAL_S = 0.05  # a replica without its primary tries to connect to it again after this time
 READONLY = RuntimeError("READONLY You can't write against a read only replica.")
 
 

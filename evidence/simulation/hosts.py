@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 #: The wall clock at the beginning, so that tickets are as large as they are in life.
 EPOCH_US = 1_790_000_000_000_000
-#: How long the masters have been up when the world begins.
-AGE_US = 86_400_000_000
+AGE_US = 86_400_000_000  # how long the masters have been up when the world begins
 
 
 @dataclass(eq=False)

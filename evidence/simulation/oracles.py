@@ -21,15 +21,12 @@ from .schedules import BUSY, DISTURBING
 if TYPE_CHECKING:
     from .play import Play
 
-#: A waiter gets a lock that was released by then.
-PROMPT_S = 0.6
+PROMPT_S = 0.6  # a waiter gets a lock that was released by then
 #: A waiter gets the lock of a dead process by then, behind the end of its lease: docs/guarantees.md.
 LOOK_S = 1.5
-#: The time between two looks of a waiter that heard of another owner than the one that it knew.
-EARLY_S = 0.3
+EARLY_S = 0.3  # the time between two looks of a waiter that heard of another owner than the one that it knew
 SAMPLE_S = 0.05
-#: So long after the last one that nothing holds up, all have noticed what went wrong before.
-QUIET_S = 1.5
+QUIET_S = 1.5  # so long after the last one that nothing holds up, all have noticed what went wrong before
 #: Events that change nothing of what `Oracles.state` tells.
 UNCHANGED = {"queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard", "closed"}
 #: Modes in which no hold is lost, and no connection is slow to tell what a master has noted.

@@ -57,8 +57,7 @@ Job = Callable[[Client, Thread], WaitGenerator[None]]
 class Outcome:
     schedule: Schedule
     violations: list[Violation]
-    #: Abstract states of a lock that came up: see `Oracles.state`.
-    states: set[int]
+    states: set[int]  # abstract states of a lock that came up: see `Oracles.state`
     grants: int
     faults: Counter[str]
     history: list[str]

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .faults import Nemesis
     from .hosts import Host
 
-#: When a process that was killed has begun anew, at the latest.
-REBIRTH_S = 0.5
+REBIRTH_S = 0.5  # when a process that was killed has begun anew, at the latest
 
 
 def behind_each(

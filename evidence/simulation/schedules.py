@@ -15,10 +15,8 @@ from rlock.rules.options import ClientOptions
 
 from .kinds import FAILOVERS, FITTING, HABITS, KINDS, MODES, SETUPS
 
-#: How long something is stopped, or on its way, at the most.
-HELD_UP_S = 3.0
-#: The lease of some of the acquires.
-SHORT_TTL = 0.4
+HELD_UP_S = 3.0  # how long something is stopped, or on its way, at the most
+SHORT_TTL = 0.4  # the lease of some of the acquires
 #: Short leases: more of them begin and end in a second of virtual time.
 OPTIONS = ClientOptions(ttl=1.0, max_ttl=1.0)
 LONG = ClientOptions(ttl=3.0, max_ttl=3.0)
@@ -34,8 +32,7 @@ FLEETS: dict[str, tuple[ClientOptions, ...]] = {
 }
 #: When the faults end.
 CALM_S = {"short": 4.0, "hasty": 4.0, "brief": 4.0, "long": 7.0, "patient": 7.0, "two": 6.0}
-#: The leases with which a careless client tries in vain.
-CARELESS = (4.0, 86_400.0, 2e13)
+CARELESS = (4.0, 86_400.0, 2e13)  # the leases with which a careless client tries in vain
 #: Events behind which a step may come; and those that only some modes have.
 EVENTS = ("enter", "leave", "grant", "hand-off")
 MORE_EVENTS = {
@@ -47,8 +44,7 @@ MORE_EVENTS = {
 #: The same where hand-offs are what matters: "claim" is an enter by messages, "queued" a refusal with a
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
-#: Events of which a schedule has a few at the most.
-RARE = {"suspect", "threat", "absent"}
+RARE = {"suspect", "threat", "absent"}  # events of which a schedule has a few at the most
 #: Behind these a waiter may be slow.
 DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
 #: Faults that come behind each event of a kind.
@@ -58,10 +54,8 @@ REPEATED = (
 )  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
-#: Modes in which everything may go wrong at once.
-SWARMS = ("storm", "groups", "guard", *BUSY)
-#: Modes in which a step often disturbs the same moment as another one.
-CLOSE = ("deaths", *SWARMS[1:])
+SWARMS = ("storm", "groups", "guard", *BUSY)  # modes in which everything may go wrong at once
+CLOSE = ("deaths", *SWARMS[1:])  # modes in which a step often disturbs the same moment as another one
 #: The part of the schedules that have readers: of most modes, of some, and where leases are kept apart.
 READING, READING_OFTEN, READING_APART = 0.15, {"slow": 0.6, "stops": 0.3, "deaths": 0.4}, 0.4
 #: The part of the races in which nothing goes wrong: among readers, messages that cross are enough.

@@ -27,13 +27,11 @@ from .world import World
 
 NAME = "job"
 START_S = 1.0
-#: Nobody waits longer; a run that takes it is stuck.
-PATIENCE_S = 600.0
+PATIENCE_S = 600.0  # nobody waits longer; a run that takes it is stuck
 #: After the last release: what is on its way arrives, and what was handed to nobody has been given on.
 SETTLING_S = 1.5
 MASTERS = (3, 5, 7)
-#: So many seeds for so many contenders.
-SEEDS = {2: 6, 3: 6, 5: 6, 10: 5, 30: 3, 100: 1}
+SEEDS = {2: 6, 3: 6, 5: 6, 10: 5, 30: 3, 100: 1}  # so many seeds for so many contenders
 #: Nobody keeps a minority that was handed to it longer than the grace, which doubles with each lost claim:
 #: two of them, and the round trips of a dozen rounds in between.
 ROUND_TRIPS = 40

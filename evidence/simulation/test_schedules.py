@@ -22,8 +22,7 @@ from .schedules import Setup, drawn
 
 #: A block is a test, so that a slow machine does not run into the time-out of one.
 BLOCKS, READING_BLOCKS, SEEDS = 15, 4, 40
-#: The schedules without faults.
-ORDERED = 150
+ORDERED = 150  # the schedules without faults
 
 
 def seeds(block: int) -> range:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 #: The instant in milliseconds, what happened, the master, the client, and a number that depends on the event.
 #: Masters and clients are counted from 1.
 Event = tuple[int, str, int, int, int]
-#: In the place of an age: the script reads no note; there is none.
-UNREAD, NO_NOTE = -2, -1
+UNREAD, NO_NOTE = -2, -1  # in the place of an age: the script reads no note; there is none
 
 
 def taken_apart(command: Command) -> tuple[list[str], list[str]]:

@@ -38,8 +38,7 @@ from tests.servers import left, raw
 from .worker import Setup
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A worker ends when its threads have had the lock that they waited for.
-END_S = 60.0
+END_S = 60.0  # a worker ends when its threads have had the lock that they waited for
 #: A master's own age is in whole seconds, and a client may have to make a connection first.
 GUARD_SLACK_S = 1.5
 

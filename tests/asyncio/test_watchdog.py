@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
 
 import rlock
+from rlock._async.runtime import Runtime
 from rlock.asyncio import Client, RLock
 
 from ..servers import Fleet
@@ -71,6 +73,13 @@ def test_locks_of_ended_tasks_are_released_promptly_at_the_end_of_asyncio_run(ru
 async def _stay(lock: RLock) -> None:
     async with lock:
         await asyncio.sleep(60)
+
+
+async def test_what_has_to_wait_for_a_mutex_runs_in_the_event_loop_and_in_no_thread() -> None:
+    ran = list[int]()
+    Runtime().later(lambda: ran.append(threading.get_ident()))
+    await asyncio.sleep(0)
+    assert ran == [threading.get_ident()]
 
 
 async def test_what_a_master_is_owed_is_delivered_also_when_the_dial_for_it_was_cancelled(

@@ -26,8 +26,7 @@ NAMES = (
     "100%",
     "%b of %s, %%b",
 )
-#: Sent with their text: no master may ask for it.
-BY_SOURCE = (scripts.WAIT, scripts.CONFIRM)
+BY_SOURCE = (scripts.WAIT, scripts.CONFIRM)  # sent with their text: no master may ask for it
 OWNERS = ("host/1/MainThread:" + "0" * 32, "höst/1/Köln:" + "a" * 32)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rlock.model import Verdict
+from rlock.model import Fault, FaultKind, Verdict
+from rlock.procedures.port import Request
 from rlock.rules import commands
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
-from .wired import EPOCH_US, WiredCalls, resp
+from .wired import EPOCH_US, TIMEOUT_S, WiredCalls, resp
 
 FULL = guard_time(10.0)
 FREE = commands.free(OWN, "job", "me:1")
@@ -162,6 +163,35 @@ def test_a_release_that_a_master_missed_comes_first_while_it_means_something(
     calls.reconnect()
     calls.send(commands.status("job", guarded=True))
     assert calls.servers[0].ran == ["acquire", *resent, "status"]
+
+
+def test_an_interrupt_while_a_connection_ends_loses_no_release_that_it_owed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = connected()
+    connections, server = calls._connections, calls._connections.servers[0]
+    connections.down = {0}
+    calls.send(FREE, resend_for=9.0)
+
+    def interrupted(_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connections, "_unregister", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        connections.drop(server, Fault(FaultKind.BROKEN, "reset"))
+    assert (server.connection, connections.up) == (None, 2)
+    assert {pending.command for pending in server.missed} == {FREE}
+    assert server.kill, "or the server could run it when it goes on"
+
+
+def test_a_connection_lives_as_long_as_a_lock_with_a_longer_request_time_out_waits() -> None:
+    calls = connected()
+    calls.start(Request(commands.acquire("job", "me:1", 9_000), 5 * TIMEOUT_S))
+    for passed, up in ((3 * TIMEOUT_S, 3), (3 * TIMEOUT_S, 0)):
+        calls.now += passed
+        calls.look(calls.now)
+        assert calls._connections.up == up
 
 
 @pytest.mark.parametrize("age_s", [0.0, FULL - 0.1, FULL + 0.1])

@@ -30,8 +30,7 @@ from rlock.testing.memory.masters import Master
 
 TIMEOUT_S = 1.0
 EPOCH_US = 1_790_000_000_000_000
-#: By the masters' clocks, the test begins this long after they were started.
-UPTIME_S = 3_600.0
+UPTIME_S = 3_600.0  # by the masters' clocks, the test begins this long after they were started
 
 
 def resp(reply: Any) -> bytes:

@@ -111,8 +111,7 @@ class World(Port, Masters, Notifications):
         self.late: tuple[int, Vote] | None = None
         self.grant: Grant | None = None
         self.failures: list[QuorumUnreachableError] = []
-        #: Whether the contender looks for all waiters of its process.
-        self.looks = True
+        self.looks = True  # whether the contender looks for all waiters of its process
         self.masters = self.notifications = self
         self.under_way = UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]

@@ -25,8 +25,7 @@ TOP = Path(rlock.__file__).resolve().parent.parent
 DOCS = TOP / "docs"
 PAGES = [TOP / "README.md", *sorted(DOCS.rglob("*.md"))]
 PYTHON = sys.executable
-#: The text of a script in the place of the installed program.
-RLOCK = f'exec "{PYTHON}" -m rlock "$@"'
+RLOCK = f'exec "{PYTHON}" -m rlock "$@"'  # the text of a script in the place of the installed program
 _BLOCK = re.compile(
     r"(?:^ *<!-- (recipe|terminal|tested|not run|on the site): ([^\n]+?) -->\n)?"
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\3$",

@@ -161,12 +161,10 @@ def test_the_page_has_each_message_and_no_other() -> None:
     assert not [told for told, p in patterns.items() if not any(re.fullmatch(p, each) for each in known)]
 
 
-#: Of all pages in docs/. Change it only downwards.
-MOST_WORDS = 38_400
+MOST_WORDS = 38_400  # of all pages in docs/; change it only downwards
 
 WRITTEN = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
-#: More words in a row in two places are a sentence that was copied.
-LONGEST_RUN = 25
+LONGEST_RUN = 25  # more words in a row in two places are a sentence that was copied
 #: Programs, and tables that the code computes, may repeat each other.
 _NO_SENTENCES = re.compile(r"(?ms)^```.*?^```|<!-- computed table.*?<!-- end of the table -->")
 

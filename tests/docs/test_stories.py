@@ -128,8 +128,7 @@ class Story:
         self.page, self.folder, self.start = page, folder, start
         self.terminals: dict[str, Terminal] = {}
         self.open: dict[str, str] = {}
-        #: Ports of the page, and those that there really are.
-        self.ports: dict[str, str] = {}
+        self.ports: dict[str, str] = {}  # ports of the page, and those that there really are
 
     def tell(self) -> None:
         """Do all that the page shows, and compare."""

@@ -43,8 +43,7 @@ class Scene:
 
     def __init__(self, fleet: Fleet, make_client: MakeClient, child: StartChild, stack: ExitStack) -> None:
         self.fleet, self.urls = fleet, fleet.urls
-        #: In front of the last masters, behind a call of `proxied`.
-        self.proxies: list[Proxy] = []
+        self.proxies: list[Proxy] = []  # in front of the last masters, behind a call of `proxied`
         self._make_client, self._child, self._stack = make_client, child, stack
 
     def proxied(self, count: int) -> list[str]:

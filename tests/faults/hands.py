@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import rlock
 
-#: The hold is kept for this long without an owner. Longer than a round, also on a busy machine.
-KEPT_S = 20.0
+KEPT_S = 20.0  # the hold is kept for this long without an owner; longer than a round, also on a busy machine
 WORK_S = 0.004
 LATE_S = 60.0  # longer than any process takes
 FORK = get_context("fork")

@@ -22,8 +22,7 @@ from rlock.rules.scripts import Script
 Then = Literal["silence", "reset", "torn"]
 #: Which connections: those that are subscribed, those that are not.
 Of = Literal["all", "commands", "messages"]
-#: The interval at which a direction that is held looks whether it may go on.
-LOOK_S = 0.003
+LOOK_S = 0.003  # the interval at which a direction that is held looks whether it may go on
 
 
 @dataclass(eq=False)
@@ -78,10 +77,8 @@ class Proxy:
         self.delay_s = 0.0  # seconds that a request and its reply take on top, half of it each way
         #: In the place of each reply and message; empty, or None: they pass.
         self.lie: bytes | Callable[[], bytes] = b""
-        #: Replies and messages arrive a byte at a time, with so many seconds in between.
-        self.trickle_s = 0.0
-        #: Losses that have happened, and connections that were taken.
-        self.losses = self.accepted = 0
+        self.trickle_s = 0.0  # replies and messages arrive a byte at a time, with so many seconds in between
+        self.losses = self.accepted = 0  # losses that have happened, and connections that were taken
         self._losses: list[_Loss] = []
         self._swallowed = self._held = _Directions()
         self._deaf = False

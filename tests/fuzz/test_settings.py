@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 import rlock
 import rlock.asyncio
 from rlock.cli.settings import KEYS, Settings
+from rlock.rules.options import ClientOptions, LockOptions
+from rlock.rules.timing import lease_ms
 
 from .conftest import fuzz, within
 
-#: Passwords: no message may show any part of them.
-HIDDEN = re.compile("hunter2|swordfish|47114711|81581581")
+HIDDEN = re.compile("hunter2|swordfish|47114711|81581581")  # passwords: no message may show any part of them
 SIGNS = "/?#@,:;&=%[]\\ \t\n'\"<>|\x00\u2100\udcff"
 MARKS = ("", "&", "&", *SIGNS, "://", "[x]", "]x[", "@x/", "@/", "/0?a=", "?a=4,")
 PARTS = st.sampled_from(("hunter2", "47114711", "swordfish", "81581581"))
@@ -159,3 +161,16 @@ def test_any_settings_file_makes_a_client_or_an_error(
     told(within(2.0, settings.client))
     found = within(2.0, lambda: list(settings.in_force()))
     assert not HIDDEN.search(str(found))
+
+
+@given(st.floats(0.1, 86_400.0))
+@example(1128 * 0.001)
+def test_any_ttl_is_a_lease_of_whole_milliseconds(ttl: float) -> None:
+    lease = ClientOptions(ttl, 86_400.0).lease(None)
+    assert lease.ttl == lease_ms(lease.ttl) / 1000, "or no note would be as long"
+    assert 0.0 <= round(lease.ttl - ttl, 6) < 0.001
+
+
+def test_a_limit_of_a_hold_is_a_float_whatever_number_it_was() -> None:
+    lease = ClientOptions().lease(None)
+    assert type(LockOptions("x", lease, max_hold=Fraction(1, 2)).max_hold) is float  # type: ignore[arg-type]

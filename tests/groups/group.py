@@ -33,8 +33,7 @@ OPTIONS = {
     "auth-user": SENTINEL,
     "auth-pass": PASSWORD,
 }
-#: How long a change of the group may take on a loaded machine.
-PATIENCE_S = 20.0
+PATIENCE_S = 20.0  # how long a change of the group may take on a loaded machine
 
 
 def until(done: Callable[[], object], what: str) -> None:

@@ -38,8 +38,7 @@ HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
     "stop": lambda _, old: old.pause(),
     "partition": lambda group, old: group.shut_out(old),
 }
-#: Beyond the lease and the restart guard: Sentinels, and a look of a waiter.
-SLACK_S = 6.0
+SLACK_S = 6.0  # beyond the lease and the restart guard: Sentinels, and a look of a waiter
 
 
 @pytest.mark.parametrize("harm", HARMS)

@@ -31,8 +31,7 @@ from ..lock.conftest import make_client as make_client  # a fixture
 from ..servers import Fleet, left, raw
 
 TTL_MS = 2000
-#: A JVM that starts, and warms up, while the machine has other work.
-OPEN_S = 90.0
+OPEN_S = 90.0  # a JVM that starts, and warms up, while the machine has other work
 
 
 def built(environment: str) -> list[str]:
@@ -203,8 +202,7 @@ NAME = "contest"
 CONTEST_CHANNEL = "redisson_lock__channel:{contest}"
 JAVAS, PYTHONS, THREADS = 2, 2, 2
 SECONDS, HOLD_S = 3.0, 0.001
-#: After its time a thread waits for the lock once more, at worst for a lease of Redisson's.
-END_S = 60.0
+END_S = 60.0  # after its time a thread waits for the lock once more, at worst for a lease of Redisson's
 
 
 def contest(urls: list[str], name: str = NAME) -> list[Section]:

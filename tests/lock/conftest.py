@@ -59,10 +59,8 @@ class TasksReaderClient(tasks.Client):
 class Kind:
     """A kind of client, and the masters that it is tested on."""
 
-    #: Makes one: URLs, ttl, options.
-    client: Callable[..., Any]
-    #: The fixture of its masters.
-    masters: str = "real_masters"
+    client: Callable[..., Any]  # makes one: URLs, ttl, options
+    masters: str = "real_masters"  # the fixture of its masters
     #: The masters are servers: other processes reach them, and a test can look into them with all commands.
     servers: bool = True
     #: On how many masters, in the tests of EVERY_KIND that use ``urls``; the quick set has the last.

@@ -142,8 +142,7 @@ def test_a_forgotten_waiter_takes_its_place_again(client: Client, urls: list[str
     second.say()
 
 
-#: Nobody listens there: masters that are dead.
-DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")
+DEAD = ("redis://127.0.0.1:1", "redis://127.0.0.1:2")  # nobody listens there: masters that are dead
 
 
 def take(client: rlock.Client, **options: Any) -> int:

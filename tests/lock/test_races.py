@@ -92,8 +92,7 @@ def test_a_server_that_appears_under_a_second_name_later_loses_no_held_lock(
     lock.release()
 
 
-#: A pause that is longer than the request time-out of a lease of 10 s.
-PAUSE_S = 0.8
+PAUSE_S = 0.8  # a pause that is longer than the request time-out of a lease of 10 s
 DELAY_MS = 100  # how long the masters keep their replies back
 
 

@@ -15,7 +15,7 @@ from rlock.events import Event, Lost, RenewalStopped, Renewed
 from rlock.testing import lose, memory_client
 
 from ..telemetry.happenings import Ledger
-from .conftest import MakeClient, acquired, eventually, in_thread, threads_only
+from .conftest import MakeClient, acquired, eventually, in_background, in_thread, threads_only
 
 
 def threads() -> set[str]:
@@ -23,9 +23,31 @@ def threads() -> set[str]:
 
 
 @threads_only
+def test_no_thread_is_started_with_a_mutex(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start waits for the new thread, in which a finalizer may want the mutex."""
+    started, start = dict[str, bool](), threading.Thread.start
+    engine = client._engine()
+    mutexes = [engine.holds.mutex, engine.masters._mutex, engine.notifications._mutex]
+
+    def noted(thread: threading.Thread) -> None:
+        started[thread.name] = any(mutex._is_owned() for mutex in mutexes)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    lost = threading.Event()
+    client.lock("x", on_lost=lambda _: lost.set()).acquire()
+    waiter = in_background(lambda: client.lock("x").acquire(timeout=0.5))
+    client.evict("x")
+    assert lost.wait(10.0)
+    assert waiter.result(10.0)
+    assert started.keys() >= {"rlock-dial", "rlock-watchdog", "rlock-listener", "rlock-on-lost"}
+    assert not any(started[name] for name in started if name.startswith("rlock"))
+
+
+@threads_only
 def test_no_thread_is_left_when_nothing_is_held(client: Client) -> None:
     with client.lock("x"):
-        assert "rlock-watchdog" in threads()
+        assert eventually(lambda: "rlock-watchdog" in threads())
     assert eventually(lambda: not threads(), within=3.0), threads()
 
 

@@ -18,8 +18,7 @@ from ..lock.conftest import eventually, in_background
 from ..servers import Fleet, raw
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
-#: Short, so that a test can wait for the end of it; long enough that a renewal can be late.
-TTL = 2.0
+TTL = 2.0  # short, so that a test can wait for the end of it; long enough that a renewal can be late
 GUARD = guard_time(TTL)
 
 

@@ -185,6 +185,11 @@ def test_over_tls_with_a_certificate_that_is_checked(kind: Any, tls_master: Mast
         with kind([plain]) as client, pytest.raises(rlock.QuorumUnreachableError) as caught:
             client.lock("x").acquire(timeout=0.5)
         assert "certificate" in str(caught.value).lower()
+        with rlock.Client([tls_master.url], restart_guard=0) as client:
+            for _ in range(4):  # as a server does with connections that are idle
+                assert client.lock("x").acquire(blocking=False)
+                client.lock("x").release()
+                raw(tls_master.url).client_kill_filter(_type="normal", skipme=True)
         bare = kind([plain.replace("rediss", "redis")])
         with bare, pytest.raises(rlock.QuorumUnreachableError):
             bare.lock("x").acquire(timeout=0.5)

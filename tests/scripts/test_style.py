@@ -111,14 +111,11 @@ def test_no_script_knows_a_clock_but_the_server_s(name: str) -> None:
         assert not re.search(r"(_at|_until|now|time|clock)$", argument)
 
 
-#: A master, and what it answers to one who may do everything.
-Allowed = tuple[Box, list[tuple[Any, ...]]]
+Allowed = tuple[Box, list[tuple[Any, ...]]]  # a master, and what it answers to one who may do everything
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
-#: The commands of the scripts.
-LEAST = {"eval", "evalsha"} | COMMANDS
-#: The commands of the client itself that it cannot do without.
-BESIDE = {"subscribe", "unsubscribe"}
+LEAST = {"eval", "evalsha"} | COMMANDS  # the commands of the scripts
+BESIDE = {"subscribe", "unsubscribe"}  # the commands of the client itself that it cannot do without
 #: The page calls them optional: the user is told more, or is faster, with it.
 OPTIONAL = {"config|get", "client|id", "client|kill", "script|load"}
 

@@ -150,8 +150,7 @@ def waits(asked: float, arrived: float, begin: float, token: int) -> list[Line]:
     return [ask(asked), there, got(begin, token), *release(begin + 10, begin)]
 
 
-#: A waiter that another waiter overtook.
-WAITER = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)
+WAITER = waits(LONG_MS, LONG_MS + 5, LONG_MS + 100, 2)  # a waiter that another waiter overtook
 OTHER = hold(LONG_MS + 50, LONG_MS + 60, 1, asked=LONG_MS + 6)
 
 
