@@ -1,29 +1,24 @@
 ------------------------------- MODULE Detach -------------------------------
-(***************************************************************************)
-(* A hold that changes hands: `detach` and `adopt`. The numbers of the     *)
-(* rules are those of docs/contributing/safety.md.                         *)
-(*                                                                         *)
-(* The holder A has detached, or will. On each master its last command     *)
-(* renames the key from A to H for L ticks; H is nobody's. An adopter      *)
-(* renames H to its own name, which leaves the rest of the lease. It has   *)
-(* the lock for that rest if a quorum did so, and renews it from there.    *)
-(* Else it renames its keys back. A rival acquires, with a greater token.  *)
-(*                                                                         *)
-(* The handle carries a mark, decided while A is valid: the token of A if  *)
-(* no master answered with a greater one, else a new one that a quorum     *)
-(* stores for H. No master that gave a token above it counts for adopters. *)
-(*                                                                         *)
-(* Each command to each master runs at any time after it was sent, or      *)
-(* never: the detach and each rename once, an undo and a release at any    *)
-(* time after the end, A's healings also after the detach. So a process    *)
-(* that stops or is killed at any point is in the model, too. An adopter   *)
-(* may ask as soon as the mark is decided: the handle travels at once.     *)
-(*                                                                         *)
-(* Left out, because Lock.tla has it: clocks of clients that run at other  *)
-(* rates, renewal and healing by the adopter, handshakes and notes (here   *)
-(* the age of a memory is known). Tokens after a loss of memory rest on    *)
-(* clocks, so rows with losses check no tokens.                            *)
-(***************************************************************************)
+(* A hold that changes hands: `detach` and `adopt`. The numbers of the rules are those of
+   docs/contributing/safety.md.
+
+   The holder A has detached, or will. On each master its last command renames the key from A to H for L
+   ticks; H is nobody's. An adopter renames H to its own name, which leaves the rest of the lease. It has
+   the lock for that rest if a quorum did so, and renews it from there. Else it renames its keys back. A
+   rival acquires, with a greater token.
+
+   The handle carries a mark, decided while A is valid: the token of A if no master answered with a greater
+   one, else a new one that a quorum stores for H. No master that gave a token above it counts for
+   adopters.
+
+   Each command to each master runs at any time after it was sent, or never: the detach and each rename
+   once, an undo and a release at any time after the end, A's healings also after the detach. So a process
+   that stops or is killed at any point is in the model, too. An adopter may ask as soon as the mark is
+   decided: the handle travels at once.
+
+   Left out, because Lock.tla has it: clocks of clients that run at other rates, renewal and healing by the
+   adopter, handshakes and notes (here the age of a memory is known). Tokens after a loss of memory rest on
+   clocks, so rows with losses check no tokens. *)
 EXTENDS Common
 
 CONSTANTS

@@ -1,13 +1,11 @@
 ----------------------------- MODULE Exclusion -----------------------------
-(***************************************************************************)
-(* The argument why no two valid leases of one lock overlap, without its   *)
-(* machinery: README.md has this module in prose. Refinement.tla shows     *)
-(* that Lock.tla implements it, Induction.tla checks that Inv is inductive.*)
-(*                                                                         *)
-(* A master is a key, the age of its memory and the votes that it gave.    *)
-(* Each step changes one master, or one client, or all clocks together. So *)
-(* all conjuncts but the last three of Inv are about one master each.      *)
-(***************************************************************************)
+(* The argument why no two valid leases of one lock overlap, without its machinery: README.md has this
+   module in prose. Refinement.tla shows that Lock.tla implements it, Induction.tla checks that Inv is
+   inductive.
+
+   A master is a key, the age of its memory and the votes that it gave. Each step changes one master, or
+   one client, or all clocks together. So all conjuncts but the last three of Inv are about one master
+   each. *)
 EXTENDS Common
 
 CONSTANTS

@@ -1,13 +1,10 @@
 -------------------------------- MODULE Fence --------------------------------
-(***************************************************************************)
-(* Fencing tokens from independent masters (rule 3.8). There is no clock   *)
-(* and no lease here, and the lock excludes nobody: a token has to be      *)
-(* right exactly when the leases are not.                                  *)
-(*                                                                         *)
-(* A command may run at any time, also long after its sender gave up, or   *)
-(* never. Replies are lost. The register is that of Attiya, Bar-Noy and    *)
-(* Dolev, "Sharing memory robustly in message-passing systems", JACM 1995. *)
-(***************************************************************************)
+(* Fencing tokens from independent masters (rule 3.8). There is no clock and no lease here, and the lock
+   excludes nobody: a token has to be right exactly when the leases are not.
+
+   A command may run at any time, also long after its sender gave up, or never. Replies are lost. The
+   register is that of Attiya, Bar-Noy and Dolev, "Sharing memory robustly in message-passing systems",
+   JACM 1995. *)
 EXTENDS Common
 
 CONSTANTS

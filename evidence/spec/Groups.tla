@@ -1,22 +1,18 @@
 ------------------------------- MODULE Groups -------------------------------
-(***************************************************************************)
-(* A master may be a group: a primary and replicas. Somebody (a Sentinel,  *)
-(* a managed service, an operator) promotes any replica at any time. The   *)
-(* old primary may go on for long, and replicas may follow it for long.    *)
-(*                                                                         *)
-(* A term is the time of one server as a primary: from its promotion, or   *)
-(* its start, until it follows another server, or restarts. The run_id and *)
-(* the replication id name a term, because each promotion makes a new      *)
-(* replication id. The note says since when the memory is whole, and in    *)
-(* which term that was written. A note of another term is too young.       *)
-(*                                                                         *)
-(* A vote of a group counts when all other servers of the group have       *)
-(* acknowledged it in a WAIT, and an INFO behind that finds the term of    *)
-(* the connection's handshake.                                             *)
-(*                                                                         *)
-(* Acquire, renewal and healing are one action, as in Exclusion.tla. An    *)
-(* answer to a holder counts without an old memory if it is in time: 3.7.  *)
-(***************************************************************************)
+(* A master may be a group: a primary and replicas. Somebody (a Sentinel, a managed service, an operator)
+   promotes any replica at any time. The old primary may go on for long, and replicas may follow it for
+   long.
+
+   A term is the time of one server as a primary: from its promotion, or its start, until it follows
+   another server, or restarts. The run_id and the replication id name a term, because each promotion makes
+   a new replication id. The note says since when the memory is whole, and in which term that was written.
+   A note of another term is too young.
+
+   A vote of a group counts when all other servers of the group have acknowledged it in a WAIT, and an INFO
+   behind that finds the term of the connection's handshake.
+
+   Acquire, renewal and healing are one action, as in Exclusion.tla. An answer to a holder counts without
+   an old memory if it is in time: 3.7. *)
 EXTENDS Common
 
 CONSTANTS

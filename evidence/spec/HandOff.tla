@@ -1,42 +1,30 @@
 ------------------------------ MODULE HandOff ------------------------------
-(***************************************************************************)
-(* The hand-off in one trip, together with acquire, renewal, healing, the  *)
-(* restart guard, eviction and the fencing token. The numbers of the rules *)
-(* are those of docs/contributing/safety.md.                               *)
-(*                                                                         *)
-(* A release hands the lock to a waiter: each master writes the waiter's   *)
-(* key for the claim time, gives a fencing token, and publishes both. The  *)
-(* waiter has the lock when a quorum of messages with one token is there.  *)
-(* It sends the confirmation, and does not wait for the replies. It may    *)
-(* read them at any later time: they prove that its lease never lapsed, or *)
-(* they prove nothing.                                                     *)
-(*                                                                         *)
-(* Everything that is under way may be held back, for each master, each    *)
-(* direction and each connection apart: a message is read at any time      *)
-(* after it was published, a confirmation, an acquire, a renewal, a        *)
-(* release, a write of a token and an eviction run at any time after they  *)
-(* were sent, or never, and a reply is read at any time after that. So a   *)
-(* client that stops at any point and goes on is in the model, too.        *)
-(*                                                                         *)
-(* Reductions, as in Lock.tla: a round begins with its first command. A    *)
-(* reply is there when its command has run, because the client may decide  *)
-(* at any later time. The dead share one name: `Past` owns each key whose  *)
-(* release or undo is under way. A client that has ended gets a new name.  *)
-(* The round that writes a token back is one step of its winner, and what  *)
-(* it has not reached runs later (Fence.tla has each step of that round).  *)
-(*                                                                         *)
-(* Left out: the queue (Queue.tla; here any release may hand any key to    *)
-(* any waiter, also twice), hold counts, two lengths of leases, handshakes *)
-(* and notes (Lock.tla; here the age of a memory is known), clocks of      *)
-(* clients that run at other rates (Exclusion.tla), groups (Groups.tla),   *)
-(* tokens that a master forgot (docs/guarantees.md, assumption 6:          *)
-(* TokensRise is checked without losses of memory), and the time out that  *)
-(* decides whether a waiter takes one trip or two: it does either at any   *)
-(* time. An evicted waiter is not handed the lock again. Commands of one   *)
-(* client to one master run in the order in which they were sent, so none  *)
-(* of an attempt that is over runs behind a confirmation. All ticks are    *)
-(* ticks of real time.                                                     *)
-(***************************************************************************)
+(* The hand-off in one trip, together with acquire, renewal, healing, the restart guard, eviction and the
+   fencing token. The numbers of the rules are those of docs/contributing/safety.md.
+
+   A release hands the lock to a waiter: each master writes the waiter's key for the claim time, gives a
+   fencing token, and publishes both. The waiter has the lock when a quorum of messages with one token is
+   there. It sends the confirmation, and does not wait for the replies. It may read them at any later time:
+   they prove that its lease never lapsed, or they prove nothing.
+
+   Everything that is under way may be held back, for each master, each direction and each connection
+   apart: a message is read at any time after it was published, a confirmation, an acquire, a renewal, a
+   release, a write of a token and an eviction run at any time after they were sent, or never, and a reply
+   is read at any time after that. So a client that stops at any point and goes on is in the model, too.
+
+   Reductions, as in Lock.tla: a round begins with its first command. A reply is there when its command has
+   run, because the client may decide at any later time. The dead share one name: `Past` owns each key
+   whose release or undo is under way. A client that has ended gets a new name. The round that writes a
+   token back is one step of its winner, and what it has not reached runs later (Fence.tla has each step of
+   that round).
+
+   Left out: the queue (Queue.tla; here any release may hand any key to any waiter, also twice), hold
+   counts, two lengths of leases, handshakes and notes (Lock.tla; here the age of a memory is known),
+   clocks of clients that run at other rates (Exclusion.tla), groups (Groups.tla), tokens that a master
+   forgot (docs/guarantees.md, assumption 6: TokensRise is checked without losses of memory), and the time
+   out that decides whether a waiter takes one trip or two: it does either at any time. An evicted waiter
+   is not handed the lock again. Commands of one client to one master run in the order in which they were
+   sent, so none of an attempt that is over runs behind a confirmation. All ticks are ticks of real time. *)
 EXTENDS Common
 
 CONSTANTS

@@ -1,8 +1,6 @@
 ----------------------------- MODULE Induction -----------------------------
-(***************************************************************************)
-(* Is the invariant of Exclusion.tla inductive? TLC starts in every state  *)
-(* that satisfies it, reachable or not, and takes each step.               *)
-(***************************************************************************)
+(* Is the invariant of Exclusion.tla inductive? TLC starts in every state that satisfies it, reachable or
+   not, and takes each step. *)
 EXTENDS Exclusion, Randomization
 
 CONSTANT Samples  \* 0: all states; else of each master so many states, at random

@@ -1,20 +1,14 @@
 -------------------------------- MODULE Queue --------------------------------
-(***************************************************************************)
-(* The wait queue of one lock: refused clients queue on each master, and a *)
-(* release hands the lock to the first of them. There is no time and no    *)
-(* lease here: exclusion is the matter of Lock.tla. This module asks       *)
-(* whether waiting ends, and in which order. Left out: how masters agree   *)
-(* on a ticket, and the queue in which the owners of one process wait to   *)
-(* ask the masters.                                                        *)
-(*                                                                         *)
-(* An acquire asks the masters one by one, in any order, between the steps *)
-(* of the others. A release, or an undo, reaches all masters in one step:  *)
-(* a partial one leaves what a round in another order leaves, too.         *)
-(*                                                                         *)
-(* The lease of a client that crashed ends (Expire), and so does a hand-   *)
-(* over whose message was lost (Unclaimed). Every other step of a client   *)
-(* that can be done is done at some time.                                  *)
-(***************************************************************************)
+(* The wait queue of one lock: refused clients queue on each master, and a release hands the lock to the
+   first of them. There is no time and no lease here: exclusion is the matter of Lock.tla. This module asks
+   whether waiting ends, and in which order. Left out: how masters agree on a ticket, and the queue in
+   which the owners of one process wait to ask the masters.
+
+   An acquire asks the masters one by one, in any order, between the steps of the others. A release, or an
+   undo, reaches all masters in one step: a partial one leaves what a round in another order leaves, too.
+
+   The lease of a client that crashed ends (Expire), and so does a hand-over whose message was lost
+   (Unclaimed). Every other step of a client that can be done is done at some time. *)
 EXTENDS Common, Sequences
 
 CONSTANTS

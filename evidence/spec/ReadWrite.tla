@@ -1,30 +1,22 @@
 ------------------------------ MODULE ReadWrite ------------------------------
-(***************************************************************************)
-(* Shared and exclusive holds of one lock: one writer, or any number of    *)
-(* readers. It is Lock.tla with another question on the master: not "is    *)
-(* this key another owner's?" but "does a key stand there that excludes    *)
-(* this one?". Reader and writer need a majority each: two majorities meet *)
-(* in a master that sees both.                                             *)
-(*                                                                         *)
-(* Each reader has a deadline of its own on each master. A writer may      *)
-(* become a reader: its renewal writes a shared key in place of its        *)
-(* exclusive one. A reader never becomes a writer.                         *)
-(*                                                                         *)
-(* Tokens: a master gives a writer a token above its last one, and tells a *)
-(* reader its last one. A client has a token when a quorum has the same    *)
-(* one for it. Otherwise it writes the greatest one back, as in Fence.tla: *)
-(* a writer stores it where the last token is lower, a reader where it is  *)
-(* not higher. A storage that keeps the greatest token of a writer refuses *)
-(* each hold that ended before: TokensOrder.                               *)
-(*                                                                         *)
-(* Left out, because Lock.tla has it: handshakes and notes, clocks that    *)
-(* lose ticks, a vote that becomes old enough during its round, remains of *)
-(* dead attempts. The script with which a writer becomes a reader reads no *)
-(* note. Its client goes by the last one that it read, which is this one:  *)
-(* the key still stands, and the answer to the command that wrote it came  *)
-(* earlier. The order of waiting changes no vote. After a loss of memory   *)
-(* tokens rest on clocks, so rows with losses have none.                   *)
-(***************************************************************************)
+(* Shared and exclusive holds of one lock: one writer, or any number of readers. It is Lock.tla with
+   another question on the master: not "is this key another owner's?" but "does a key stand there that
+   excludes this one?". Reader and writer need a majority each: two majorities meet in a master that sees
+   both.
+
+   Each reader has a deadline of its own on each master. A writer may become a reader: its renewal writes a
+   shared key in place of its exclusive one. A reader never becomes a writer.
+
+   Tokens: a master gives a writer a token above its last one, and tells a reader its last one. A client
+   has a token when a quorum has the same one for it. Otherwise it writes the greatest one back, as in
+   Fence.tla: a writer stores it where the last token is lower, a reader where it is not higher. A storage
+   that keeps the greatest token of a writer refuses each hold that ended before: TokensOrder.
+
+   Left out, because Lock.tla has it: handshakes and notes, clocks that lose ticks, a vote that becomes old
+   enough during its round, remains of dead attempts. The script with which a writer becomes a reader reads
+   no note. Its client goes by the last one that it read, which is this one: the key still stands, and the
+   answer to the command that wrote it came earlier. The order of waiting changes no vote. After a loss of
+   memory tokens rest on clocks, so rows with losses have none. *)
 EXTENDS Common
 
 CONSTANTS

@@ -1,8 +1,6 @@
 ----------------------------- MODULE Refinement -----------------------------
-(***************************************************************************)
-(* Lock.tla implements Exclusion.tla: each step of the one is a step of    *)
-(* the other, or changes nothing there. So the theorem holds for it.       *)
-(***************************************************************************)
+(* Lock.tla implements Exclusion.tla: each step of the one is a step of the other, or changes nothing
+   there. So the theorem holds for it. *)
 EXTENDS Lock
 
 VARIABLES
