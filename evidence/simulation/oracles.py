@@ -297,8 +297,6 @@ class Oracles:
         if any(hold.options.shared and hold.renewal_stop(each.clock()) is not None for each, hold in valid):
             self._read_for_the_rest[name] = now
             self._read_beside[name] = now if len(valid) > 1 else self._read_beside[name]
-        if valid:
-            return False
         if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
         blocked, guard = 0, 1.01 * guard_time(self.longest)
@@ -322,7 +320,7 @@ class Oracles:
         # A longer reader that leaves tells no waiter that such a lease is the last now: a look does.
         if looked_at <= self._read_beside[name] + SAMPLE_S:
             blocked += len(self.world.hosts) * (now < self._read_for_the_rest[name] + look_s)
-        return len(self.world.hosts) - blocked >= self.quorum
+        return not valid and len(self.world.hosts) - blocked >= self.quorum
 
     def _is_held_up(self) -> bool:
         """Whether somebody cannot run now, or cannot send or hear all."""

@@ -139,8 +139,7 @@ Server = MasterConnection[StreamConnection]
 class Connections(connections.Connections[StreamConnection]):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        #: The event loop keeps only weak references to its tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps only weak references to its tasks
 
     def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         parker = waiter.parker = waiter.parker or self.parker()

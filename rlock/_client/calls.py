@@ -21,8 +21,7 @@ from .connections import Wiring
 from .endpoints import ONE_SERVER
 from .pipeline import Pipeline
 
-#: How often a call is sent again after connections broke: the new connection may break as well.
-RESENDS = 2
+RESENDS = 2  # how often a call is sent again after connections broke: the new connection may break as well
 #: Faults after which a call is sent again at once.
 RESENT = frozenset({FaultKind.BROKEN, FaultKind.UNJUDGED})
 

@@ -56,6 +56,7 @@ def note_lease(
     timeout = min(lease.request_timeout, until - context.clock())
     if timeout <= 0:
         return 0
-    command = commands.renew(timing.lease_ms(lease.ttl), [(options.name, owner, hold_count, token)])
+    leases = [(options.name, owner, hold_count, token)]
+    command = commands.renew(timing.lease_ms(lease.ttl), leases, guarded=context.guard.on)
     ballot = yield from masters.call(Request(command, timeout, Settle.WON_OR_ALL))
     return token if ballot.granted >= ballot.quorum and context.guard.noted >= lease.ttl else 0

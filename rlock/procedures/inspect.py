@@ -190,7 +190,7 @@ def no_quorum(
     """The error for a round in which no quorum named a holder."""
     if verdict is Verdict.TOO_LATE:
         limit = options.lease.longest
-        late = f"it, or another one, did not answer in time: an acquire must be over within {limit:.3g} s"
+        late = f"it, another one or this process was too slow: an acquire must be over within {limit:.3g} s"
         return QuorumUnreachableError(options.name, context.quorum, 0, dict.fromkeys(context.masters, late))
     error = unreachable(context, options.name, ballot)
     if verdict in (Verdict.SPLIT, Verdict.HELD):
