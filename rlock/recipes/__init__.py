@@ -1,1 +1,1 @@
-"""Uses of the lock: each one is built on `RLock`, and rests on its proof."""
+"""Uses of the lock: each one is built on `RLock` or on its procedures, and rests on their proof."""

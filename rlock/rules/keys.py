@@ -30,7 +30,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 @lru_cache(maxsize=1024)
 def own_key(what: str, name: str) -> str:
-    """A key or channel of a lock. The name is the hash tag: a Cluster keeps all keys of a lock together."""
+    """A key or channel of a lock. The name is the hash tag: what shards keeps its keys together."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
         return f"rlock::{name}:{what}"
