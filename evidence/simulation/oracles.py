@@ -297,7 +297,8 @@ class Oracles:
         if any(hold.options.shared and hold.renewal_stop(each.clock()) is not None for each, hold in valid):
             self._read_for_the_rest[name] = now
             self._read_beside[name] = now if len(valid) > 1 else self._read_beside[name]
-        if any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
+        writes = any(not hold.options.shared for _, hold in valid)
+        if writes or any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
         blocked, guard = 0, 1.01 * guard_time(self.longest)
         looked_at, look_s = -9.0, LOOK_S - self.prompt_s

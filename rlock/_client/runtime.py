@@ -7,7 +7,6 @@ kept. So none is lost between the last check and the sleep.
 import _thread
 import os
 import threading
-import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,30 +28,32 @@ def run(generator: WaitGenerator[T]) -> T:
     raise AssertionError("a generator of the blocking driver yielded instead of blocking in place")
 
 
-def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """A daemon thread; also with a mutex. Raises RuntimeError if there are no more threads.
+class Background:
+    """A daemon thread that may be started with a mutex. Raises RuntimeError if there are no more threads."""
 
-    `Thread.start` waits for the new thread. A finalizer in that one may need the mutex of the caller.
-    """
-    thread = threading.Thread(target=target, name=name, daemon=True)
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        self._work, self._name, self._ident = work, name, 0
+        self._ended = threading.Event()
+        # Not in place: `Thread.start` waits for the new thread, in which a finalizer may want that mutex.
+        _thread.start_new_thread(self._start, ())
 
-    def start() -> None:
+    def _start(self) -> None:
         try:
-            thread.start()
-        except RuntimeError:  # no more threads
-            target()
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except Exception:  # no more threads: this one does the work
+            self._run()
 
-    _thread.start_new_thread(start, ())
-    return thread
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        try:
+            self._work()
+        finally:
+            self._ended.set()
 
-
-def join(thread: threading.Thread) -> None:
-    """Wait for the end of a thread of `start_thread`, for a second or two."""
-    until = time.monotonic() + 1.0
-    while thread.ident is None and time.monotonic() < until:
-        time.sleep(0.001)  # it has not begun
-    with suppress(RuntimeError):  # it is the calling one
-        thread.join(1.0)
+    def join(self) -> None:
+        """Wait for its end, for a second at the most. In the thread itself: do nothing."""
+        if self._ident != threading.get_ident():
+            self._ended.wait(1.0)
 
 
 RunningCalls = dict[Hashable, "Future[Any]"]  # calls in threads of their own, by key; some may have ended

@@ -119,6 +119,7 @@ class Subscriptions(Notifications, Traffic[L]):
             return
         with self._mutex:
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
+                self._places.append(inbox.token)  # again: others may have come meanwhile
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S
                 if inbox.handed_by and not left:

@@ -23,7 +23,7 @@ from typing import Any
 from .._client import connections, endpoints
 from .._client.connection import Connection, MasterConnection, would_block
 from .._client.handshake import HandshakeResult
-from .._client.runtime import Waiter, start_thread
+from .._client.runtime import Background, Waiter
 from ..model import Fault
 from ..procedures.port import WaitGenerator
 from .runtime import run
@@ -58,8 +58,9 @@ class SocketConnection(Connection):
                 raise
             data += chunk
             self.ended = not chunk
-            whole = len(chunk) < CHUNK or len(data) >= BURST
-            if not chunk or (whole and not (self._buffers and self.socket.pending())):
+            # Each read from TLS gives one record at the most.
+            whole = len(data) >= BURST or (len(chunk) < CHUNK and not self._buffers)
+            if self.ended or (whole and not (self._buffers and self.socket.pending())):
                 return data
 
     def close(self) -> None:
@@ -313,7 +314,7 @@ class Connections(connections.Connections[SocketConnection]):
 
     def _start(self, server: Server) -> None:
         self._unstarted.add(server)
-        start_thread(partial(self._attempt, server), "rlock-dial")
+        Background(partial(self._attempt, server), "rlock-dial")
         self._unstarted.discard(server)
 
     def _attempt(self, server: Server) -> None:

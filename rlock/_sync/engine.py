@@ -13,7 +13,7 @@ from typing import ClassVar
 from .. import clock
 from .._client import engine, watchdog
 from .._client.hold_table import HoldTable
-from .._client.runtime import join, start_thread
+from .._client.runtime import Background
 from ..errors import LeaseLostError
 from ..events import log
 from ..procedures.port import Masters, T, WaitGenerator
@@ -84,14 +84,14 @@ class Watchdog(watchdog.Watchdog):
 
     def __init__(self, holds: HoldTable, masters: Masters) -> None:
         super().__init__(holds, masters)
-        self._thread: threading.Thread | None = None
+        self._thread: Background | None = None
         #: Callbacks that are due, and the thread that calls them.
         self._callbacks: deque[tuple[watchdog.OnLost, LeaseLostError]] = deque()
-        self._callback_thread: threading.Thread | None = None
+        self._callback_thread: Background | None = None
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = start_thread(self._run, "rlock-watchdog")
+            self._thread = Background(self._run, "rlock-watchdog")
 
     def _ended(self) -> None:
         self._thread = None
@@ -101,17 +101,16 @@ class Watchdog(watchdog.Watchdog):
             self.stopped = True
             self._parker.wake()
         if (thread := self._thread) is not None:
-            join(thread)
+            thread.join()
         if (thread := self._callback_thread) is not None:  # the watchdog may have started it just now
-            join(thread)
+            thread.join()
 
     def _run(self) -> None:
         try:
             run(self._run_gen())
-        finally:
-            # Otherwise no acquire would start another thread after an exception.
-            if self._thread is threading.current_thread():
-                self._thread = None
+        except BaseException:
+            self._thread = None  # otherwise no acquire would start another one
+            raise
 
     def _failed(self, error: BaseException) -> None:
         # Also SystemExit: an observer that ends its thread must not end the renewal.
@@ -126,7 +125,7 @@ class Watchdog(watchdog.Watchdog):
             # Not in the watchdog's thread: a callback that blocks would stop all renewals. One thread for
             # all losses: an outage that ends thousands of leases must not start thousands of threads.
             with suppress(RuntimeError):  # the process may not start another thread
-                self._callback_thread = start_thread(self._run_callbacks, "rlock-on-lost")
+                self._callback_thread = Background(self._run_callbacks, "rlock-on-lost")
                 return
         self._run_callbacks()
 
@@ -136,8 +135,7 @@ class Watchdog(watchdog.Watchdog):
             with self._mutex:
                 if not self._callbacks:
                     # With the mutex: a loss that comes now finds no thread and starts one.
-                    if self._callback_thread is threading.current_thread():
-                        self._callback_thread = None
+                    self._callback_thread = None
                     return
                 on_lost, error = self._callbacks.popleft()
             try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import BuiltinFunctionType
 
 from .._client import runtime
-from .._client.runtime import NO_WAIT, join, start_thread
+from .._client.runtime import NO_WAIT, Background
 from .._client.runtime import run as run
 from ..errors import OptionsError
 from ..events import log
@@ -84,9 +84,9 @@ class Runtime(runtime.Runtime):
 
         def stop() -> None:
             end.wake()
-            join(thread)
+            thread.join()
 
-        thread = start_thread(work, "rlock-listener")
+        thread = Background(work, "rlock-listener")
         return stop
 
     def caller(self) -> object:

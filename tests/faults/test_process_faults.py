@@ -190,7 +190,7 @@ def test_a_process_that_was_stopped_while_it_connected_takes_no_old_time_for_tha
 ) -> None:
     fresh.proxied(1)
     (proxy,), master = fresh.proxies, raw(fresh.urls[-1])
-    proxy.delay_s = 0.4
+    proxy.delay_s = 0.5
     master.delete(NOTE)
     stopped = child(CONNECT, proxy.url)
     assert eventually(lambda: master.exists(NOTE))

@@ -61,8 +61,7 @@ class Kind:
 
     client: Callable[..., Any]  # makes one: URLs, ttl, options
     masters: str = "real_masters"  # the fixture of its masters
-    #: The masters are servers: other processes reach them, and a test can look into them with all commands.
-    servers: bool = True
+    servers: bool = True  # other processes reach them, and a test can look into them with all commands
     #: On how many masters, in the tests of EVERY_KIND that use ``urls``; the quick set has the last.
     sizes: tuple[int, ...] = (1, 3, 5)
 

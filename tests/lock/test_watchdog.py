@@ -36,12 +36,24 @@ def test_no_thread_is_started_with_a_mutex(client: Client, monkeypatch: pytest.M
     monkeypatch.setattr(threading.Thread, "start", noted)
     lost = threading.Event()
     client.lock("x", on_lost=lambda _: lost.set()).acquire()
-    waiter = in_background(lambda: client.lock("x").acquire(timeout=0.5))
+    waiter = in_background(lambda: client.lock("x").acquire(timeout=10))
+    assert eventually(lambda: "rlock-listener" in threads())
     client.evict("x")
     assert lost.wait(10.0)
     assert waiter.result(10.0)
     assert started.keys() >= {"rlock-dial", "rlock-watchdog", "rlock-listener", "rlock-on-lost"}
     assert not any(started[name] for name in started if name.startswith("rlock"))
+
+
+@threads_only
+def test_a_loss_is_told_behind_one_without_a_thread(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[rlock.LeaseLostError]()
+    monkeypatch.setattr(threading.Thread, "start", lambda _: int("no thread"))
+    for name in ("x", "y"):
+        client.lock(name, on_lost=told.append).acquire()
+        client.evict(name)
+        assert eventually(lambda: told and told.pop())
+        monkeypatch.undo()
 
 
 @threads_only
