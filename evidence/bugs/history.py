@@ -14,7 +14,7 @@ from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
 from rlock.procedures.port import Port, Request, Wake
-from rlock.rules import commands, lease, options, quorum, replies, restart_guard
+from rlock.rules import commands, lease, options, quorum, replies, restart_guard, timing
 from rlock.rules.command_templates import encode
 from rlock.rules.keys import OWN, Wire
 from rlock.rules.lease import Confirmation
@@ -324,6 +324,17 @@ def stopped_time(genuine: Any, port: Port, contender: Contender, *words: Any) ->
     behind then, and when the masters had lost their memory its next token was below an earlier holder's."""
     ballot = contender.findings.ballot
     port.context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+    genuine(port, contender, *words)
+
+
+@bug("time of a late vote", "3.8")
+@around(attempt, "_give_back")
+def late_vote(genuine: Any, port: Port, contender: Contender, *words: Any) -> None:
+    """A vote that came while the thread of a lost round did not run counted as given when that was decided.
+    Its client was ahead then, and masters that lost its next token gave a later holder a lower one."""
+    ballot, of = contender.findings.ballot, contender.options.lease
+    if ballot.decided_at < timing.won_until(ballot.sent_at, of.ttl, of.longest):
+        port.context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
     genuine(port, contender, *words)
 
 

@@ -45,8 +45,7 @@ MORE_EVENTS = {
 #: place in the queue, "release" comes before the first byte of one, "renew" before the answer to a renewal.
 MOMENTS = (*EVENTS, "claim", "queued", "release", "renew", "hand-off", "claim")
 RARE = {"suspect", "threat", "absent"}  # events of which a schedule has a few at the most
-#: Behind these a waiter may be slow.
-DISTURBING = {"restart", "keep from running", "silence", "lose commands"}
+DISTURBING = {"restart", "keep from running", "silence", "lose commands"}  # behind these a waiter may be slow
 #: Faults that come behind each event of a kind.
 REPEATED = (
     "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",

@@ -7,14 +7,11 @@
    The masters' clocks are right. The clock of a client may lose Drift ticks during one lease; a clock that
    gains only ends its owner's lease earlier.
 
-   Three steps of a real client are one step here, each because the early
-   case is the harmless one. "nothing reduced" in Variants undoes the
-   first two, "remains" in Faults the third:
-   - A round begins with its first answer. An earlier stamp only ends the
-     validity earlier.
+   Three steps of a real client are one step here, each because the early case is the harmless one.
+   "nothing reduced" in Variants undoes the first two, "remains" in Faults the third:
+   - A round begins with its first answer. An earlier stamp only ends the validity earlier.
    - A reply arrives when its command runs. The client may decide later.
-   - A dead attempt leaves nothing behind. Its keys and its late commands
-     could only refuse other clients.
+   - A dead attempt leaves nothing behind. Its keys and its late commands could only refuse other clients.
 
    Left out: jumps of a master's clock, evictions of locks (HandOff.tla has them), proxies, hold counts,
    and a master that is durable for a part of its memory. *)

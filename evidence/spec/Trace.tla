@@ -8,25 +8,20 @@
    stops at the event that no action allows.
 
    The specification leaves this out on purpose, and the trace maps it:
-   - An owner token is a client, from its first grant to the end of its
-     lease. Any other key on a master remains of a dead attempt: late
-     commands, undone votes, and the key of a waiter that may claim the
+   - An owner token is a client, from its first grant to the end of its lease. Any other key on a master
+     remains of a dead attempt: late commands, undone votes, and the key of a waiter that may claim the
      lock.
    - An attempt that keeps its votes and asks again is a new attempt.
-   - An attempt that nobody gave up is over when the code may no longer
-     win it: D after its first byte, also while its thread does not run.
-     Its keys and late commands are remains from then on. A win after that
-     counts no vote, so no action allows it.
+   - An attempt that nobody gave up is over when the code may no longer win it: D after its first byte,
+     also while its thread does not run. Its keys and late commands are remains from then on. A win after
+     that counts no vote, so no action allows it.
    - An operator's eviction ends the lease at once.
-   - The masters' clocks are right. Those of clients run as in the
-     simulation.
-   - A round begins with its first answer. So Validity and D are greater
-     here than in the code by the way of the command, and for the longer
-     lease by another 6 ms: Drift is that of the shorter one.
+   - The masters' clocks are right. Those of clients run as in the simulation.
+   - A round begins with its first answer. So Validity and D are greater here than in the code by the way
+     of the command, and for the longer lease by another 6 ms: Drift is that of the shorter one.
    - Guard is T. The code adds drift.
-   - First use of a fleet whose notes say that no lease was granted: also
-     a note of an earlier life is made as old as the server. In Lock.tla
-     only a missing note is. The trace compares it with the last restart
+   - First use of a fleet whose notes say that no lease was granted: also a note of an earlier life is made
+     as old as the server. In Lock.tla only a missing note is. The trace compares it with the last restart
      or flush, and goes on with the greater age.
    - Queues, tokens, hold counts, and the second max_ttl. *)
 EXTENDS Lock, Integers, Sequences, TraceData

@@ -15,8 +15,7 @@ from .inspect import impossible, no_quorum
 from .port import ClientContext, Port, Request, WaitGenerator
 
 _YES, _WON = Code.YES, Verdict.WON
-#: Verdicts that do not prove a holder. HELD: the owner may still lack a vote (`Findings.note`).
-_OPEN = (Verdict.SPLIT, Verdict.HELD)
+_OPEN = (Verdict.SPLIT, Verdict.HELD)  # they prove no holder: it may still lack a vote (`Findings.note`)
 
 
 def attempt(
@@ -41,9 +40,10 @@ def attempt(
         if ballot.faulted and ballot.duplicated:
             raise impossible(context, options.name, ballot)
         until = timing.won_until(ballot.sent_at, ttl, options.lease.longest)
+        votes = dict(ballot.votes)  # first: while this thread does not run, others read late ones
         verdict = ballot.judge(context.clock(), until)
         if verdict is _WON:
-            context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+            context.time.correct(votes, ballot.sent_at, ballot.decided_at)
             given = [vote.token for vote in list(ballot.votes.values()) if vote.code == _YES]
             token = agreed_on(given, ballot.quorum)
             if not token:
@@ -68,8 +68,9 @@ def attempt(
             break
         kept = True
         yield from pause(port, contender)
-    if ballot.decided_at < until:  # otherwise this process may have been stopped since a master's answer
-        context.time.correct(ballot.votes, ballot.sent_at, ballot.decided_at)
+    votes = dict(ballot.votes)
+    if context.clock() < until:  # otherwise the time in a vote may be old, or younger than the decision
+        context.time.correct(votes, ballot.sent_at, ballot.decided_at)
     if queue_place(contender) is not None:
         findings.took_s = ballot.decided_at - ballot.sent_at
         findings.queue_length = max((vote.queue.length for vote in ballot.votes.values()), default=0)

@@ -66,8 +66,7 @@ class FleetTime:
 
     def correct(self, votes: Mapping[int, Vote], sent_at: float, now: float) -> None:
         """Use the times in the votes of a round. To a grant, masters far from the proposal send theirs."""
-        # A copy: other threads read late replies of a decided round.
-        for master, vote in list(votes.items()):
+        for master, vote in votes.items():
             if vote.time_us:
                 self.note(master, vote.time_us, (sent_at + now) / 2)
 

@@ -166,12 +166,8 @@ def test_any_settings_file_makes_a_client_or_an_error(
 @fuzz(300)
 @given(ttl=st.floats(0.1, 86_400.0))
 @example(ttl=1128 * 0.001)
-def test_any_ttl_is_a_lease_of_whole_milliseconds(ttl: float) -> None:
+def test_times_become_floats_and_a_ttl_a_lease_of_whole_milliseconds(ttl: float) -> None:
     lease = ClientOptions(ttl, 86_400.0).lease(None)
     assert lease.ttl == lease_ms(lease.ttl) / 1000, "or no note would be as long"
     assert -1e-8 < lease.ttl - ttl < 0.001 + 1e-8
-
-
-def test_a_limit_of_a_hold_is_a_float_whatever_number_it_was() -> None:
-    lease = ClientOptions().lease(None)
     assert type(LockOptions("x", lease, max_hold=Fraction(1, 2)).max_hold) is float  # type: ignore[arg-type]
