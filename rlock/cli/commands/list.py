@@ -16,8 +16,7 @@ from ..scan.look import Scan
 from ..scan.reading import ORDERS, ordered, unlisted, unreachable
 from ..settings import Settings, settings_options
 
-#: Without the last column, the next waiter: `rlock status` shows it.
-COLUMNS = LOCKS[:-1]
+COLUMNS = LOCKS[:-1]  # without the last column, the next waiter: `rlock status` shows it
 
 
 @click.command("list")

@@ -19,8 +19,7 @@ from ..launcher import launch
 from ..options import count_option
 from ..output import complain, counted, json_option, print_json, show
 
-#: The first master's port, if it and those that follow are free.
-FIRST_PORT = 7001
+FIRST_PORT = 7001  # the first master's port, if it and those that follow are free
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -81,6 +80,8 @@ def _started(count: int, server: ServerBinary) -> Masters:
 def _run(command: Sequence[str], masters: Masters) -> int:
     """Run the command, and pass signals on to it; its exit status."""
     environment = {**os.environ, "RLOCK_MASTERS": ",".join(masters.urls)}
+    early = list[int]()  # they may come as soon as the command runs
+    exits.end_at_signals(lambda number, _: early.append(number))
     try:
         child = launch(list(command), env=environment)
     except OSError as error:
@@ -89,6 +90,8 @@ def _run(command: Sequence[str], masters: Masters) -> int:
     # Ctrl-C reaches it, too, and it decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     exits.end_at_signals(lambda number, _: child.send_signal(number))
+    for number in early:
+        child.send_signal(number)
     code = child.wait()
     return code if code >= 0 else exits.SIGNAL - code
 

@@ -18,8 +18,7 @@ from rlock.testing.contention.processes import WorkerError, WorkerProcesses
 from rlock.testing.contention.worker import Load
 from rlock.testing.local.embedded import Master
 
-#: The lock that all workers contend for.
-LOCK = "rlock-demo:counter"
+LOCK = "rlock-demo:counter"  # the lock that all workers contend for
 UNLOCKED_S = 1.5
 CONTEND_S = 3.5
 DEGRADED_S = 3.5

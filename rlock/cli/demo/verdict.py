@@ -23,8 +23,7 @@ from .phases import (
     wake_ups,
 )
 
-#: Fewer hand-offs than this say nothing about a median.
-LEAST_HANDOFFS = HANDOFFS // 3
+LEAST_HANDOFFS = HANDOFFS // 3  # fewer hand-offs than this say nothing about a median
 
 
 @dataclass(frozen=True)
