@@ -63,9 +63,9 @@ CROSSING = 0.5
 KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
 #: The part of the schedules of a mode whose threads are switched anywhere.
 SWITCHING = {"storm": 0.3, "races": 0.4, "hand-off": 0.3, "messages": 0.2, "deaths": 0.2}
-UNTOLD = {"nonsense", "stranger", "mirror"}  # steps of other programs
+FOREIGN = {"nonsense", "stranger", "mirror"}  # steps of other programs
 #: What the specification of evidence/spec/Trace.tla does not have.
-UNTRACED = {*UNTOLD, "close client", "init", "careless", "set a clock back", "flush scripts"}
+UNTRACED = {*FOREIGN, "close client", "init", "careless", "set a clock back", "flush scripts"}
 
 
 class Step(NamedTuple):

@@ -161,6 +161,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: decorate(CLIENT, "x", on_busy="skip"), "never used .* add blocking=False or a timeout"),
     (lambda: decorate(CLIENT, "x", blocking=False, on_busy="ignore"), "'skip' or 'raise'"),
     (lambda: decorate(CLIENT, "x", ttl=20), "max_ttl"),
+    (lambda: decorate(CLIENT, "x", renew=0), "renew must be True or False"),
     # The client is not there yet.
     (lambda: decorate(rlock.Client.from_env, "x", ttl=-1), "ttl"),
     *((lambda no=no: decorate(no, "x"), "needs a client") for no in (None, 3, "redis://x", rlock.Client)),
