@@ -324,6 +324,28 @@ def keep_from_running(nemesis: Nemesis) -> None:
         client.kept_only = nemesis.dice.choice(("", "watchdog", "/t")) if leases else ""
 
 
+def stop_decided(nemesis: Nemesis) -> None:
+    """A process stands still where it has decided a round, and so does a slow master that has to answer."""
+    client, host, dice = nemesis.client(), nemesis.host(), nemesis.dice
+    if client is None:
+        return
+    there, seconds = client.ways[host.index][0], client.options.max_ttl * dice.choice((1.2, 1.4))
+
+    def stop(actor: Client | None, _: Host | None) -> None:
+        due = [each.call for link in client.commands.links if link.host is host for each in link.pending]
+        told = [vote.time_us for call in due if call and call.settled for vote in call.votes.values()]
+        if actor is not client or not any(told):
+            nemesis.play.behind("kept", 1, stop)
+        elif not nemesis.play.over:
+            client.kept, there.extra = (0.0, 0.0), 0.0
+            for process in (host, client):
+                process.stop()
+                nemesis.later(seconds + dice.choice((0.0, 0.01)), process.go_on)
+
+    client.kept, client.kept_only, there.extra = (1.0, 0.0001), "/t", dice.choice((0.01, 0.05))
+    nemesis.play.behind("kept", 1, stop)
+
+
 def interrupt(nemesis: Nemesis) -> None:
     client = nemesis.client()
     threads = [thread for thread in client.running if "/t" in thread.label] if client else []
@@ -351,7 +373,7 @@ _ACTS: tuple[Callable[[Nemesis], None], ...] = (
     cut, cut_messages, lose_answers, lose_commands, half_open, silence, hold_up, hold_commands, slow_down,
     stop_master, restart, restart_after_a_grant, restart_from_a_snapshot, restart_several, flush,
     flush_several, lose_the_disk, stop_client, kill_client, close_client, die_asking, keep_from_running,
-    interrupt, let_go, newcomer, stopped_newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
+    stop_decided, interrupt, let_go, newcomer, stopped_newcomer, *FAILOVERS, *STRANGERS, *REPEATED,
 )  # fmt: skip
 #: A step of evidence/simulation/schedules.py is called as its function here.
 ACTS = {act.__name__.replace("_", " "): act for act in _ACTS}

@@ -209,8 +209,7 @@ Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 Inv == L1 /\ (\A m \in Masters : OfOne(master[m])) /\ Guarded /\ Covered /\ Exclusion
 
 -----------------------------------------------------------------------------
-(* Guarded and Covered, step by step, for each master alone. The number of *)
-(* masters does not occur here, so this holds for any N.                   *)
+(* Guarded and Covered, step by step, for each master alone: no number of masters occurs, so for any N. *)
 
 \* After `a` has won, its counted votes guard. Later no step takes a guard away.
 KeepsGuard(a, m) ==

@@ -33,21 +33,17 @@ CONSTANTS
     Faults,            \* what may go wrong beside restarts, see below
     Variants           \* other forms of the rules, see below
 
-(* Faults: "flush"      FLUSHALL at any time                               *)
-(*         "late"       commands outlive a restart, in any order           *)
-(*         "handshake"  the handshake comes at any time after a loss, not  *)
-(*                      at once                                            *)
-(*         "older"      a restart with an older memory; a promoted replica *)
-(*         "evict"      the note alone vanishes                            *)
-(*         "forgets"    a restart hides that the server was a replica      *)
-(*         "set back"   a master's clock was ahead when it wrote its note  *)
-(*         "mixed"      a server in Durable is durable in some lives only  *)
-(*         "remains"    keys of dead attempts stay, late commands write    *)
-(*                      them, their releases come at any time              *)
-(* Variants: "reads all notes"         a round without the notes of all    *)
-(*                                     masters does not count              *)
-(*           "nothing reduced"         rounds begin without an answer, and *)
-(*                                     replies travel                      *)
+(* Faults:   "flush"            FLUSHALL at any time
+             "late"             commands outlive a restart, in any order
+             "handshake"        the handshake comes at any time after a loss, not at once
+             "older"            a restart with an older memory; a promoted replica
+             "evict"            the note alone vanishes
+             "forgets"          a restart hides that the server was a replica
+             "set back"         a master's clock was ahead when it wrote its note
+             "mixed"            a server in Durable is durable in some lives only
+             "remains"          keys of dead attempts stay, late commands write them, and releases come late
+   Variants: "reads all notes"  a round without the notes of all masters does not count
+             "nothing reduced"  rounds begin without an answer, and replies travel *)
 ASSUME /\ {T, D, Guard, ShortT, ShortD, ShortGuard, Drift, Losses} \subseteq Nat
        /\ ShortT <= T /\ ShortD <= D /\ ShortGuard <= Guard
        /\ Durable \subseteq Masters /\ Short \subseteq Clients /\ Second \subseteq Clients
@@ -74,13 +70,11 @@ OwnD(c)     == IF c \in Short THEN ShortD ELSE D
 OwnGuard(c) == IF c \in Short THEN ShortGuard ELSE Guard
 TwoMaxTtl   == Short # {} /\ ShortGuard < Guard
 
-(* A note says since when the memory is whole: "own" was written in this   *)
-(* life of the server, "foreign" in an earlier one. start: the age of the  *)
-(* server. clean: never flushed in this life, and never a replica. longer: *)
-(* a lease of the greater one of two max_ttl stands in the note. unearned: *)
-(* no quorum had granted it by then. synced:                               *)
-(* this life writes each change to the disk before it answers. marked: the *)
-(* note says so of the life that wrote it.                                 *)
+(* A note says since when the memory is whole: "own" was written in this life of the server, "foreign" in an
+   earlier one. start: the age of the server. clean: never flushed in this life, and never a replica. longer:
+   a lease of the greater one of two max_ttl stands in the note. unearned: no quorum had granted it by then.
+   synced: this life writes each change to the disk before it answers. marked: the note says so of the life
+   that wrote it. *)
 Note  == {"none", "foreign", "own"}
 Empty(synced) == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longer |-> FALSE,
                   unearned |-> FALSE, synced |-> synced, marked |-> FALSE]
@@ -88,9 +82,8 @@ Empty(synced) == [note |-> "none", age |-> 0, start |-> 0, clean |-> TRUE, longe
 Lives(m) == IF m \notin Durable THEN {FALSE} ELSE IF "mixed" \in Faults THEN BOOLEAN ELSE {TRUE}
 Free  == [owner |-> NoOne, left |-> 0]
 
-(* A command that has not run may run at any time, or never. "old": the    *)
-(* memory reaches the age Guard in so many ticks. "young": it will not be  *)
-(* old enough before the round ends. "healed": the key was put back.       *)
+(* A command that has not run may run at any time, or never. "old": the memory reaches the age Guard in so
+   many ticks. "young": it will not be old enough before the round ends. "healed": the key was put back. *)
 Answer == {"none", "lost", "old", "young", "healed"}
 Answered(answer, wait) == [answer |-> answer, wait |-> wait, here |-> ~Plain]
 NotRun == [answer |-> "none", wait |-> 0, here |-> TRUE]
@@ -120,12 +113,10 @@ TypeOK ==
 StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by this note",
     "3.6 first use needs a clean server", "3.6 first use is judged on the master"} # {}
 
-(* First use: a memory without a note, on a clean server, is as old as the *)
-(* server. The client sends two scripts. The first one writes a note that  *)
-(* says "as young as can be", the second one looks at the server and finds *)
-(* the same note, unused. No lease was granted in between, so they are one *)
-(* step here. The client asks for it only if no master has a used note;    *)
-(* the model does without this condition.                                  *)
+(* First use: a memory without a note, on a clean server, is as old as the server. The client sends two
+   scripts. The first one writes a note that says "as young as can be", the second one looks at the server and
+   finds the same note, unused. No lease was granted in between, so they are one step here. The client asks
+   for it only if no master has a used note; the model does without this condition. *)
 Greeted(m, k) ==
     LET trusted == /\ k.note = "none" /\ Kept("3.6 first use is judged on the master")
                    /\ k.clean \/ ~Kept("3.6 first use needs a clean server")

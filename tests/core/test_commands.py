@@ -15,17 +15,7 @@ from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 
 TOKEN = 1_763_000_000_000_000
-NAMES = (
-    "x",
-    "orders:{7}",
-    "Größe ✓",
-    "",
-    "with spaces\r\n$3\r\n",
-    "\x01" * 60,
-    "1763000000000000",
-    "100%",
-    "%b of %s, %%b",
-)
+NAMES = ("x", "Größe {7} ✓", "", "with spaces\r\n$3\r\n", "\x01" * 60, "1763000000000000", "100% %b of %%b")
 BY_SOURCE = (scripts.WAIT, scripts.CONFIRM)  # sent with their text: no master may ask for it
 OWNERS = ("host/1/MainThread:" + "0" * 32, "höst/1/Köln:" + "a" * 32)
 
