@@ -192,7 +192,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         """Take the lock: True when the caller has it, False when another owner kept it for all the time.
 
         A nested call costs no network. The outermost one costs one round trip to the q-th fastest master.
-        A waiter gets it by messages, and confirms them by one more. It looks at one master now and then.
+        A waiter gets it by messages, and confirms them by one more. It polls one master now and then.
 
         :param blocking: wait. With False one round to the masters decides; a few rounds if contenders at the
             same instant have split the votes. One of them gets the lock.

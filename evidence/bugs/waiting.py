@@ -14,7 +14,7 @@ from rlock.procedures.port import Port
 from rlock.rules import commands, scripts, timing
 from rlock.rules.command_templates import encode
 from rlock.rules.holds import Hold
-from rlock.rules.keys import Wire, holder_identity, token_of
+from rlock.rules.keys import Wire, holder_identity, owner_of_waiter
 from rlock.testing.memory.masters import Master
 
 from .registry import Patches, around, bug
@@ -199,7 +199,7 @@ def kept_by_one_who_released(patches: Patches) -> None:
     it for an old one. The others waited for its claim."""
 
     def remove(genuine: Any, self: Any, hold: Any) -> None:
-        self.__dict__.setdefault("released", set()).add(token_of(hold.waiter))
+        self.__dict__.setdefault("released", set()).add(owner_of_waiter(hold.waiter))
         genuine(self, hold)
 
     def pass_on(genuine: Any, self: Any, name: str, token: str, master: int) -> None:

@@ -134,7 +134,7 @@ async def renew(scene: Scene) -> AsyncIterator[Call]:
     await call(scene.lock.acquire)
     scene.keeps, engine = 1, scene.client._engine()
     run: Any = for_tasks.run if scene.tasks else for_threads.run
-    yield lambda: run(engine.watchdog._look_after(list(engine.holds)))
+    yield lambda: run(engine.watchdog._renew_due(list(engine.holds)))
     scene.lock.check()
     await call(scene.lock.release)
 

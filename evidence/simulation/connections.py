@@ -168,7 +168,7 @@ class Connections(connections.Connections[Connection]):
                 late = left <= 0
                 yield from parker.park(min(left, self._patience))
                 self.read()
-                self._traffic.look(self._clock())
+                self._traffic.drop_overdue(self._clock())
         finally:
             self._sleepers.pop(parker, None)
 

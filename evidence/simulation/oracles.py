@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlock.rules.holds import Hold
-from rlock.rules.keys import NOTE, fence, is_shared, queue, token_of
+from rlock.rules.keys import NOTE, fence, is_shared, owner_of_waiter, queue
 from rlock.rules.timing import CLAIM_S, guard_time, longest_acquisition
 
 from .client import Client
@@ -136,7 +136,7 @@ class Oracles:
         """The owners, and their places, that masters may have."""
         under_way = client.under_way
         wanted = {token for _, owners in under_way.acquiring.values() for token in owners}
-        wanted |= {token for hold in client.holds for token in (hold.owner, token_of(hold.waiter))}
+        wanted |= {token for hold in client.holds for token in (hold.owner, owner_of_waiter(hold.waiter))}
         return wanted | self.referee.kept.keys() | set(under_way.releasing)
 
     # -- votes, evictions, losses ------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Oracles:
 
     def gives_away(self, hold: Hold) -> None:
         """A hold was detached: no master keeps the lock for its place in the queue."""
-        owner = token_of(hold.waiter)
+        owner = owner_of_waiter(hold.waiter)
 
         def look() -> None:
             for host in self.world.hosts:
@@ -185,7 +185,7 @@ class Oracles:
     def _look_at_closed(self, client: Client) -> None:
         for host in self.world.hosts:
             for name in self.play.locks:
-                places = [token_of(place) for place, _ in host.master.line(queue(name))]
+                places = [owner_of_waiter(place) for place, _ in host.master.line(queue(name))]
                 for owner in (*host.left(name), *places):
                     if self.world.clients[int(owner[1:4])] is client and owner not in self.referee.kept:
                         self.accuse(name, owner, host.name, "left behind by a client that was closed")

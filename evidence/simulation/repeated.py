@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlock.rules import commands
-from rlock.rules.keys import queue, token_of
+from rlock.rules.keys import owner_of_waiter, queue
 from rlock.rules.tickets import Place
 
 from .referee import valid_for
@@ -146,7 +146,7 @@ def late_looks(nemesis: Nemesis) -> None:
     def later(client: Client | None, host: Host | None) -> None:
         for waiter, ticket in host.master.line(key) if host else ():
             if client and host and waiter.startswith(client.label):
-                place = Place(nemesis.lock, token_of(waiter), client.context.client_id, int(ticket))
+                place = Place(nemesis.lock, owner_of_waiter(waiter), client.context.client_id, int(ticket))
                 nemesis.later(dice.uniform(0.5, 0.9), partial(look, client, host, place))
 
     behind_each(nemesis, "queued", 0.9, later)

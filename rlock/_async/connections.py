@@ -146,16 +146,16 @@ class Connections(connections.Connections[StreamConnection]):
         self._sleepers[parker] = None
         try:
             while not done() and not self.closed:
-                left = min(until, waiter.deadline) - self._clock()
-                if left <= 0:
+                rest_s = min(until, waiter.deadline) - self._clock()
+                if rest_s <= 0:
                     yield from TWO_PASSES
                     return
-                woken = yield from parker.park(min(left, self._patience))
+                woken = yield from parker.park(min(rest_s, self._patience))
                 now = self._clock()
-                if not woken or now >= self._traffic.look_at:
-                    self._traffic.look_at = now + self._patience  # one task looks for all
+                if not woken or now >= self._traffic.check_at:
+                    self._traffic.check_at = now + self._patience  # one task checks for all
                     yield from TWO_PASSES  # otherwise an unread reply would count as overdue
-                    self._traffic.look(now)
+                    self._traffic.drop_overdue(now)
         finally:
             self._sleepers.pop(parker, None)
 

@@ -143,7 +143,7 @@ class Watchdog(watchdog.Watchdog):
     def _held_by_running_task(self) -> bool:
         return any(hold.owner_key.alive() for hold in self._holds)
 
-    def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
+    def _renew_due(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         first = min(due, key=lambda hold: hold.renewal.due_at)
         late = self._clock() - first.renewal.due_at
         if late > max(LATE_S, LATE_PART * first.lease.ttl):
@@ -155,7 +155,7 @@ class Watchdog(watchdog.Watchdog):
                 late,
                 first.lease.ttl,
             )
-        return super()._look_after(due)
+        return super()._renew_due(due)
 
     def _call_on_lost(self, on_lost: watchdog.OnLost, error: LeaseLostError) -> None:
         # Not here: SystemExit in the callback would end the task that renews the other locks.

@@ -259,10 +259,10 @@ class Calls(Pipeline[L], Masters):
             if not call.over and not self._post(server, pending, call.request.command.packed):
                 self._count(call, server.index, Vote(Code.FAULT, fault=server.fault))
 
-    def look(self, now: float) -> None:
+    def drop_overdue(self, now: float) -> None:
         """Drop connections whose replies were overdue: a stalled master then costs nothing any more."""
         with self._mutex:
-            self.look_at = now + self._timeout / 16
+            self.check_at = now + self._timeout / 16
             self._connections.tell_steady(now)
             for server in self._connections.servers:
                 if server.connection is None or not server.connection.pending:

@@ -159,7 +159,7 @@ class MasterConnection(Generic[L]):
 class Traffic(Generic[L]):
     """The calls or the subscriptions of a client, as their connections use them."""
 
-    look_at: float = math.inf  # when `look` is due
+    check_at: float = math.inf  # when `drop_overdue` is due
 
     def on_connect(self, server: MasterConnection[L], connection: L) -> None:
         """Use a new connection. With the mutex."""
@@ -173,7 +173,7 @@ class Traffic(Generic[L]):
     def after_data(self) -> None:
         """Do what the data demand and what must not be done with the mutex."""
 
-    def look(self, now: float) -> None:
+    def drop_overdue(self, now: float) -> None:
         """Drop connections whose replies were overdue at ``now``, without the mutex.
 
         All that had arrived by then was read. A later instant would drop connections whose replies came

@@ -251,7 +251,7 @@ class Engine(Port):
                     releasing[hold.owner] = hold
                     if not lost and hold.waiter and (rest := hold.rest(began)):
                         until = began + self.timeout + rest
-                        self.notifications.kept.append((keys.token_of(hold.waiter), until))
+                        self.notifications.kept.append((keys.owner_of_waiter(hold.waiter), until))
             if lost:
                 # Otherwise on_lost is not called if the owner is faster than the watchdog.
                 self.watchdog.report_loss(hold, hold.reason)
@@ -302,15 +302,15 @@ class Engine(Port):
             self.watchdog.report_loss(hold, hold.reason)
         self.holds.give_up(hold)
 
-    def pass_on(self, name: str, token: str, master: int) -> None:
+    def pass_on(self, name: str, owner: str, master: int) -> None:
         """Pass on a hand-off whose waiter has left, or whose place came back behind its release."""
-        waiter = keys.waiter_name(token, self.context.client_id)
+        waiter = keys.waiter_name(owner, self.context.client_id)
         with self.holds.mutex:
             # A holder passes a late hand-off on by its release. The release of a lost hold may come late.
             now = self.clock()
             places = [hold.waiter for hold in self.holds if now < hold.lease.valid_until]
-            holding = waiter in places or token in [hold.owner for hold in self.holds]
-            if holding or now < dict(self.notifications.kept).get(token, now):
+            holding = waiter in places or owner in [hold.owner for hold in self.holds]
+            if holding or now < dict(self.notifications.kept).get(owner, now):
                 return
         leave = commands.leave_queue(self.context.wire, name, waiter)
         self.masters.send(leave, (master,), resend_for=timing.CLAIM_S)

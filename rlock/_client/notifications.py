@@ -9,10 +9,10 @@ from ..procedures.contender import Contender, Findings
 from ..procedures.port import ClientContext, Wake
 from ..rules.keys import HandOff, Wire
 from ..rules.tickets import Place
-from ..rules.timing import LOOK_LATE_S, PARTIAL_QUORUM_S, partial_quorum_wait
+from ..rules.timing import PARTIAL_QUORUM_S, POLL_LATE_S, partial_quorum_wait
 from .runtime import Parker
 
-LOOK_PLACES = 100  # how many places a waiter keeps with one look; 100 of them take a server about 0.1 ms
+POLL_PLACES = 100  # how many places a waiter keeps with one poll; 100 of them take a server about 0.1 ms
 
 
 class Inbox:
@@ -20,7 +20,7 @@ class Inbox:
         self.name = place.name
         self._findings = findings
         self._context = context
-        self.token = place.owner.encode()  # the token of its place, as it comes over the wire
+        self.owner = place.owner.encode()  # the owner of its place, as it comes over the wire
         #: The messages of the masters that handed it the lock since its last round.
         self.handed_by: dict[int, HandOff] = {}
         #: The last message to all waiters, and the masters that published it.
@@ -75,7 +75,7 @@ class Inbox:
         self.deadline = min(self.deadline, self._context.clock() + seconds)
         self.parker.wake()  # its thread or task sleeps until a later instant
 
-    def look(self, now: float) -> None:
+    def wake_if_due(self, now: float) -> None:
         """Wake up if it has waited long enough for messages from more masters."""
         if self.deadline <= now:
             self.wake(Wake.HANDED if self.handed_by else Wake.FREE)
@@ -99,8 +99,8 @@ class Subscription:
         self.idle_at = math.inf
         #: The masters were told to end it, and it is kept for the messages that are on their way.
         self.ending = False
-        self.looked_at = -math.inf  # when a waiter last looked at a master for all waiters
-        #: By the token of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
+        self.polled_at = -math.inf  # when a waiter last polled a master for all waiters
+        #: By the owner of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
         #: leaving must not keep the subscription.
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}
 
@@ -113,32 +113,32 @@ class Subscription:
             if (contender := ref()) is not None and contender.place is not None and contender.place.drawn:
                 yield contender, contender.place
 
-    def inbox(self, token: bytes) -> Inbox | None:
-        ref = self._contenders.get(token)
+    def inbox(self, owner: bytes) -> Inbox | None:
+        ref = self._contenders.get(owner)
         contender = None if ref is None else ref()
         return None if contender is None else contender.inbox
 
     def add(self, contender: Contender) -> bool:
         """Subscribe a contender; False: it was subscribed already."""
         inbox: Inbox = contender.inbox
-        if self.inbox(inbox.token) is inbox:
+        if self.inbox(inbox.owner) is inbox:
             return False
-        self._contenders[inbox.token] = weakref.ref(contender)
+        self._contenders[inbox.owner] = weakref.ref(contender)
         return True
 
     def remove(self, inbox: Inbox) -> bool:
         """End the subscription of one contender; False: it had none."""
         # Otherwise, after Ctrl-C, the other waiters would wait for its thread to read.
         inbox.asleep = False
-        return self._contenders.pop(inbox.token, None) is not None
+        return self._contenders.pop(inbox.owner, None) is not None
 
-    def looks_for(self, own: Place, now: float) -> list[Place]:
-        """The places for which this waiter looks at a master now; none: another one looks."""
-        # Another waiter than the first looks if that one is late: its thread may be stopped.
-        if next(self.drawn(), (None, own))[1] is not own and now < self.looked_at + LOOK_LATE_S:
+    def polls_for(self, own: Place, now: float) -> list[Place]:
+        """The places for which this waiter polls a master now; none: another one polls."""
+        # Another waiter than the first polls if that one is late: its thread may be stopped.
+        if next(self.drawn(), (None, own))[1] is not own and now < self.polled_at + POLL_LATE_S:
             return []
-        self.looked_at = now
-        return [place for _, place in islice(self.drawn(), LOOK_PLACES)]
+        self.polled_at = now
+        return [place for _, place in islice(self.drawn(), POLL_PLACES)]
 
     def confirm(self, master: int) -> None:
         self.doubted.discard(master)
@@ -148,7 +148,7 @@ class Subscription:
         for inbox in self.inboxes:
             inbox.parker.wake()
             if master in self.lost:
-                # Messages of the time without a connection are lost: look again at once.
+                # Messages of the time without a connection are lost: try again at once.
                 inbox.wake(Wake.FREE)
         self.lost.discard(master)
 
@@ -169,6 +169,6 @@ class Subscription:
 
     def deserted(self) -> bool:
         """Whether no contender is left. Forgets contenders that were collected."""
-        for token in [token for token, ref in self._contenders.items() if ref() is None]:
-            del self._contenders[token]
+        for owner in [owner for owner, ref in self._contenders.items() if ref() is None]:
+            del self._contenders[owner]
         return not self._contenders

@@ -45,7 +45,7 @@ class Pipeline(Traffic[L]):
         self._mutex: Any = threading.RLock()
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
-        self.look_at = -math.inf  # when to look next for connections whose replies are overdue
+        self.check_at = -math.inf  # when to check next for connections whose replies are overdue
         #: The longest lease of the fleet by which `Connection.expected_end` was set.
         self._max_ttl = context.guard.max_ttl
 

@@ -28,9 +28,9 @@ from .connection import L, MasterConnection, Traffic
 from .connections import Connections, Wiring, broken
 from .notifications import Inbox, Subscription
 
-LOOK_S = 0.5  # how often somebody looks which subscriptions are no longer needed
-#: After so many looks all masters have to confirm: a firewall may have forgotten a quiet connection.
-PROBE_LOOKS = 10
+CHECK_S = 0.5  # how often a client checks its subscriptions
+#: After so many checks all masters have to confirm: a firewall may have forgotten a quiet connection.
+PROBE_CHECKS = 10
 
 
 class Subscriptions(Notifications, Traffic[L]):
@@ -38,7 +38,7 @@ class Subscriptions(Notifications, Traffic[L]):
         self._context = wiring.context
         self._runtime = wiring.runtime
         self._pass_on = pass_on
-        #: Hand-offs to places without a waiter: the lock, the token of the place, and the master.
+        #: Hand-offs to places without a waiter: the lock, the owner of the place, and the master.
         self._unclaimed: list[tuple[str, str, int]] = []
         #: Places whose locks are kept after their release, and until when.
         self.kept: deque[tuple[str, float]] = deque(maxlen=64)
@@ -50,11 +50,11 @@ class Subscriptions(Notifications, Traffic[L]):
         self._timeout = wiring.timeout
         #: Masters that refuse SUBSCRIBE: no waiter waits for their confirmation.
         self._refusing: set[int] = set()
-        self._looks = 0
+        self._checks = 0
         #: Reported once: masters that refused or were silent, and kinds of unknown messages.
         self._logged: set[object] = set()
-        #: Ends the calls of `_look`; None: there are none.
-        self._stop_looking: Callable[[], None] | None = None
+        #: Ends the calls of `_check_all`; None: there are none.
+        self._stop_checking: Callable[[], None] | None = None
         self._connections: Connections[L] = wiring.connections(wiring, self._mutex, self, subscriber=True)
 
     def is_subscribed(self, name: str) -> bool:
@@ -80,10 +80,10 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
             found.idle_at, found.ending = math.inf, False
             if found.add(contender) and not self._connections.closed:
-                self._places.append(contender.inbox.token)
-                if self._stop_looking is None:
+                self._places.append(contender.inbox.owner)
+                if self._stop_checking is None:
                     with suppress(RuntimeError):  # no more threads: the next waiter tries again
-                        self._stop_looking = self._runtime.repeat(LOOK_S, self._look)
+                        self._stop_checking = self._runtime.repeat(CHECK_S, self._check_all)
                 self._connections.connect_due()
         if timeout > 0:
             until = self._context.clock() + timeout
@@ -107,34 +107,34 @@ class Subscriptions(Notifications, Traffic[L]):
                 yield from self._connections.read_until(inbox, done, until)
                 with self._mutex:
                     now = clock()
-                    inbox.look(now)
+                    inbox.wake_if_due(now)
                     if done() or now >= until or self._connections.closed:
                         return
         finally:
             inbox.asleep = False
 
-    def unsubscribe(self, contender: Contender, *, left: bool) -> None:
+    def unsubscribe(self, contender: Contender, *, withdrawn: bool) -> None:
         inbox: Inbox | None = contender.inbox
         if inbox is None:
             return
         with self._mutex:
             if (found := self._by_name.get(inbox.name)) is not None and found.remove(inbox):
-                self._places.append(inbox.token)  # again: others may have come meanwhile
+                self._places.append(inbox.owner)  # again: others may have come meanwhile
                 if found.deserted():
                     found.idle_at = self._context.clock() + CHANNEL_LINGER_S
-                if inbox.handed_by and not left:
+                if inbox.handed_by and not withdrawn:
                     # Otherwise votes that the last round did not take would wait for their expiry.
-                    token = inbox.token.decode()
-                    self._unclaimed += [(inbox.name, token, master) for master in inbox.handed_by]
+                    owner = inbox.owner.decode()
+                    self._unclaimed += [(inbox.name, owner, master) for master in inbox.handed_by]
             # Last: Ctrl-C before this line must not leave a contender without an inbox in the subscription.
             contender.inbox = None
 
-    def looks_for(self, contender: Contender) -> Sequence[Place]:
+    def polls_for(self, contender: Contender) -> Sequence[Place]:
         own = contender.place
         assert own is not None
         with self._mutex:
             found = self._by_name.get(contender.name)
-            return found.looks_for(own, self._context.clock()) if found is not None and own.drawn else [own]
+            return found.polls_for(own, self._context.clock()) if found is not None and own.drawn else [own]
 
     def doubt(self, contender: Contender) -> None:
         with self._mutex:
@@ -165,14 +165,14 @@ class Subscriptions(Notifications, Traffic[L]):
         for hand_off in unclaimed:
             self._pass_on(*hand_off)
 
-    def _look(self) -> bool:
+    def _check_all(self) -> bool:
         now = self._context.clock()  # before the reading: a process that was stopped reads its replies first
         self._connections.read_arrived()
         self.after_data()
         with self._mutex:
             if not self._tidy():
                 # With the mutex: otherwise a waiter that comes now would not begin again.
-                self._stop_looking = None
+                self._stop_checking = None
                 return False
             self._drop_silent(now)
         self._context.pending_events.emit()
@@ -187,7 +187,7 @@ class Subscriptions(Notifications, Traffic[L]):
             if found.idle_at <= now:
                 others = self._sharing(found)
                 if not found.ending:
-                    # Until the next look: a hand-off that is on its way must be passed on.
+                    # Until the next check: a hand-off that is on its way must be passed on.
                     found.end()
                     if not others:
                         self._send_all(encode(("UNSUBSCRIBE", *found.names)))
@@ -218,16 +218,16 @@ class Subscriptions(Notifications, Traffic[L]):
             if connection is None or now - connection.asked_at <= self._timeout:
                 continue
             if connection.overdue_at != connection.asked_at:
-                connection.overdue_at = connection.asked_at  # late at one look: an event loop reads late
+                connection.overdue_at = connection.asked_at  # late at one check: an event loop reads late
                 continue
             text = f"no reply to SUBSCRIBE for {now - connection.asked_at:.3g} s: connecting again"
             news = self._is_news(("silent", server.index))
             failed = MasterFailed(server.endpoint.label, "silent", text, news, connected=True)
             self._context.pending_events.add(failed)
             self._connections.drop(server, broken(text))
-        self._looks += 1
+        self._checks += 1
         found = next((each for each in self._by_name.values() if not each.ending), None)
-        if self._looks % PROBE_LOOKS == 0 and found is not None:
+        if self._checks % PROBE_CHECKS == 0 and found is not None:
             self._send_all(encode(("SUBSCRIBE", *found.names)))
 
     def on_data(self, server: MasterConnection[L], connection: L, data: bytes) -> None:
@@ -273,11 +273,11 @@ class Subscriptions(Notifications, Traffic[L]):
     def _hand_off(self, found: Subscription, server: MasterConnection[L], payload: Any) -> None:
         if payload == b"":
             return  # the master only asks whether this client is there
-        token, message = HandOff.parse(payload, self._context.clock())
-        if (inbox := found.inbox(token)) is not None:
+        owner, message = HandOff.parse(payload, self._context.clock())
+        if (inbox := found.inbox(owner)) is not None:
             inbox.on_hand_off(server.index, message)
-        elif token in self._places:
-            self._unclaimed.append((found.name, token.decode(), server.index))
+        elif owner in self._places:
+            self._unclaimed.append((found.name, owner.decode(), server.index))
         else:
             self._ignore(server, found, "hand-off", payload)
 
@@ -329,6 +329,6 @@ class Subscriptions(Notifications, Traffic[L]):
                     inbox.wake(Wake.FREE)
             self._by_name.clear()
             self._by_channel.clear()
-            stop, self._stop_looking = self._stop_looking, None
+            stop, self._stop_checking = self._stop_checking, None
         if stop is not None:
             stop()

@@ -151,7 +151,7 @@ class Watchdog(ABC):
                 yield from self._parker.park(self._wake_at - self._clock())
                 continue
             try:
-                yield from self._look_after(due)
+                yield from self._renew_due(due)
             except BaseException as error:
                 with self._mutex:
                     for hold in due:
@@ -169,7 +169,7 @@ class Watchdog(ABC):
         with suppress(Exception):  # of a log handler: no lease may end by it
             log.error("a renewal round failed; it is tried again", exc_info=error)
 
-    def _look_after(self, due: Sequence[Hold]) -> WaitGenerator[None]:
+    def _renew_due(self, due: Sequence[Hold]) -> WaitGenerator[None]:
         masters, began = self._masters, self._clock()
         renewing, lost, stopped = self._sort(due, began)
         try:

@@ -142,13 +142,13 @@ class Connections(connections.Connections[SocketConnection]):
                     if done() or late or self.closed:
                         return
                     now = self._clock()
-                    left = min(until, waiter.deadline) - now
-                    late = left <= 0
+                    rest_s = min(until, waiter.deadline) - now
+                    late = rest_s <= 0
                     # Late, it reads itself: the leader may have been kept from running as well.
                     reads = late or self._leads(waiter, now)
                 if reads:
-                    looks = late or now >= self._traffic.look_at
-                    wait = 0.0 if looks else min(left, self._patience)
+                    checks = late or now >= self._traffic.check_at
+                    wait = 0.0 if checks else min(rest_s, self._patience)
                     # Late, it does not poll: the leader may not have left its own poll.
                     events = [(fd, 0) for fd in list(self.by_fd)] if late else self.poll(wait)
                     if events is None:
@@ -158,12 +158,12 @@ class Connections(connections.Connections[SocketConnection]):
                             self._serve(fd, event)
                         over = done()  # in the same section: taking the mutex again costs as much as a call
                     self._traffic.after_data()
-                    if looks:
-                        self._traffic.look(now)
+                    if checks:
+                        self._traffic.drop_overdue(now)
                     if over:
                         return
                 else:
-                    yield from waiter.parker.park(min(left, self._patience))
+                    yield from waiter.parker.park(min(rest_s, self._patience))
         finally:
             self._leave(waiter)
 

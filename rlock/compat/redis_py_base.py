@@ -214,8 +214,8 @@ class BaseLock:
             if added:
                 # The lease on the masters is a drift longer than the validity, and may run behind the limit.
                 # Its command was rounded up to a whole millisecond, as this one will be.
-                left = extensions.promise(lease, now, 0.0) - 0.001
-                seconds += left if options.max_hold is None else max(options.max_hold - held, left)
+                rest_s = extensions.promise(lease, now, 0.0) - 0.001
+                seconds += rest_s if options.max_hold is None else max(options.max_hold - held, rest_s)
             if options.renew or seconds > self.client._options.max_ttl:
                 max_hold = max(options.max_hold or 0.0, held + seconds)
                 hold.options = replace(options, renew=True, max_hold=max_hold)

@@ -4,7 +4,7 @@
 2. It asks all masters once (`attempt`). A quorum of grants wins.
 3. After a lost round a table gives its next move (`rules/waiting.py`). The usual moves are: subscribe, try
    again at once for a place in the queue, then sleep. Without that second try it could miss a release.
-4. A quorum's messages can be a grant (`claim`). Another message, an expiry or a look at one master ends its
+4. A quorum's messages can be a grant (`claim`). Another message, an expiry or a poll of one master ends its
    sleep, and it goes on with 2 (`_contend`).
 5. If its time ends after a split vote, it finds out whether somebody has the lock (`settle`).
 6. A grant is checked against the clock once more, and becomes a hold (`Port.admit`).
@@ -75,7 +75,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
         if grant is not None:
             contender.step(Step.GRANT)
             if contender.place is not None:
-                port.notifications.unsubscribe(contender, left=False)
+                port.notifications.unsubscribe(contender, withdrawn=False)
         if lines_up:
             port.leave(contender)
         return grant is not None
@@ -186,16 +186,16 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
     """Sleep while another owner has the lock. Returns the reason to wake up.
 
     `Wake.TIME` before the contender's time is over: the lock may be free, or the next round can ask for a
-    place. A message may be lost, and a holder may die. So the first waiter of each process looks at one
-    master now and then, each time at another one. It looks for all waiters of the process.
+    place. A message may be lost, and a holder may die. So the first waiter of each process polls one
+    master now and then, each time another one. It polls for all waiters of the process.
     """
     context, findings = port.context, contender.findings
     clock, until, ballot, holder = context.clock, contender.until, findings.ballot, findings.holder
     ttls = [vote.ttl_ms for vote in ballot.votes.values() if vote.code == Code.FOREIGN]
     free_at = clock() + timing.expiry_wait(ttls, ballot.quorum - ballot.granted)
-    # A lease that no quorum named may be a dead contender's: then the looks at a quorum come early.
-    master, early_looks = -1, ballot.quorum if holder is None else 0
-    briefly = briefly or early_looks > 0
+    # A lease that no quorum named may be a dead contender's: then the polls of a quorum come early.
+    master, early_polls = -1, ballot.quorum if holder is None else 0
+    briefly = briefly or early_polls > 0
     while True:
         # Asked each time: otherwise a slow or lost subscription would make this waiter poll for ever.
         confirmed = yield from port.notifications.subscribe(contender, 0.0)
@@ -203,14 +203,14 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if contender.confirmed_by(confirmed, context.quorum) or (hears and place is not None and place.aside):
             place.aside = False  # type: ignore[union-attr]
             return Wake.TIME
-        look_at = clock() + timing.poll_wait(context.random, subscribed=not briefly and hears)
+        poll_at = clock() + timing.poll_wait(context.random, subscribed=not briefly and hears)
         briefly = False
-        wake = yield from port.notifications.wait(contender, min(free_at, until, look_at))
+        wake = yield from port.notifications.wait(contender, min(free_at, until, poll_at))
         if wake is not Wake.TIME or clock() >= until:
             return wake
         if not hears and (yield from port.notifications.subscribe(contender, 0.0)) < context.quorum:
             step_aside(port, contender)
-        places = port.notifications.looks_for(contender)
+        places = port.notifications.polls_for(contender)
         if not places:
             # The holder may have renewed its lease since this waiter's last round.
             free_at, holder = math.inf, None
@@ -228,9 +228,9 @@ def _sleep(port: Port, contender: Contender, *, briefly: bool) -> WaitGenerator[
         if vote.ttl_ms >= 0:
             expires_at = clock() + timing.expiry_wait([vote.ttl_ms], 1)
             named = keys.holder_identity(vote.holder)
-            if named != holder and early_looks <= 0:  # a later holder, or a dead one on this master alone
-                early_looks = ballot.quorum
-            early_looks, briefly = early_looks - 1, early_looks > 1
+            if named != holder and early_polls <= 0:  # a later holder, or a dead one on this master alone
+                early_polls = ballot.quorum
+            early_polls, briefly = early_polls - 1, early_polls > 1
             # The same holder has renewed its lease. The lock is free sooner if another one has stopped after
             # a hand-off, or is dead and on this master alone; or if its longest reader has left.
             renewed = named == holder and vote.holder != keys.READERS

@@ -149,7 +149,7 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
 
     It ends an acquire that may wait no longer and has not got the lock: such an acquire may return False only
     if one owner was seen on a quorum of masters. After a split vote each contender may only be blocking the
-    others. So the leader (`Ballot.leader`) keeps its votes and asks again (`attempt`). The others look until
+    others. So the leader (`Ballot.leader`) keeps its votes and asks again (`attempt`). The others ask until
     one owner has a quorum, and ask again if none gets it: docs/how-it-works.md.
 
     Raises `QuorumUnreachableError` if no quorum names an owner after `SETTLE_TRIES` pauses.
@@ -160,10 +160,10 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
     while findings.verdict in _OPEN and not findings.contended and findings.settling < timing.SETTLE_TRIES:
         yield from pause(port, contender)
         status = commands.status(options.name, waiters=1, guarded=context.guard.on)
-        look = yield from port.masters.call(Request(status, timeout, Settle.HOLDER))
-        findings.note(look.judge(context.clock(), 0.0), look)
-        before, seen = seen, look.standing()
-        if findings.verdict is not Verdict.SPLIT or (seen and (seen != before or not look.split())):
+        found = yield from port.masters.call(Request(status, timeout, Settle.HOLDER))
+        findings.note(found.judge(context.clock(), 0.0), found)
+        before, seen = seen, found.standing()
+        if findings.verdict is not Verdict.SPLIT or (seen and (seen != before or not found.split())):
             continue
         # The lock is free, or the owners of the votes are dead, stopped, or about to give up.
         findings.passed_over.update(seen.values())

@@ -39,7 +39,7 @@ class Findings:
     partial: int = 0  # hand-offs in a row from fewer masters than a quorum
     contended: bool = False  # some owner certainly had a quorum during this call
     settling: int = 0  # rounds that were spent on settling a split vote
-    #: Owners with a minority of votes that two looks saw unchanged, so they may be dead. No further split is
+    #: Owners with a minority of votes that two rounds saw unchanged, so they may be dead. No further split is
     #: settled in their favour: otherwise this contender would give back its votes for them again and again.
     passed_over: set[str] = field(default_factory=set)
     token: int = 0  # the highest fencing token that masters have given to attempts of this acquire

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..errors import OptionsError, QuorumUnreachableError
 from ..model import Code, LockStatus, MasterStatus, Verdict, Waiter
 from ..rules import commands
-from ..rules.keys import holder_identity, since, token_of, writer_identity
+from ..rules.keys import holder_identity, owner_of_waiter, since, writer_identity
 from ..rules.options import MIN_TTL, LockOptions
 from ..rules.quorum import Ballot, Settle
 from .port import ClientContext, Masters, Request, WaitGenerator
@@ -36,7 +36,7 @@ def _queue(ballot: Ballot) -> tuple[int, tuple[Waiter, ...]]:
             tickets.setdefault(waiter, []).append(ticket)
     standing = [(max(told), waiter) for waiter, told in tickets.items() if len(told) >= ballot.quorum]
     length = lengths[ballot.quorum - 1] if len(lengths) >= ballot.quorum else 0
-    owners = [token_of(waiter) for _, waiter in sorted(standing)]
+    owners = [owner_of_waiter(waiter) for _, waiter in sorted(standing)]
     return length, tuple(Waiter(owner, since(owner)) for owner in owners)
 
 
@@ -112,8 +112,8 @@ def told(context: ClientContext, name: str, ballot: Ballot, *, free: bool | None
         return LockStatus(name, None, None, 0, None, context.quorum, tuple(views), length, waiters, free)
     holder = mine[0].holder or ""
     # The hold ends when fewer than a quorum of keys are left: the q-th longest lease counts.
-    left = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
-    remaining = left[context.quorum - 1] if len(left) >= context.quorum else None
+    rests = sorted((view.remaining for view in mine if view.remaining is not None), reverse=True)
+    remaining = rests[context.quorum - 1] if len(rests) >= context.quorum else None
     count, quorum = max(view.hold_count for view in mine), context.quorum
     named = Counter(reader for vote in ballot.votes.values() for reader in vote.queue.readers)
     readers = tuple(Waiter(owner, since(owner)) for owner in sorted(named) if named[owner] >= quorum)

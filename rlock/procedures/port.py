@@ -120,17 +120,17 @@ class Notifications(Protocol):
     def wait(self, contender: Contender, until: float) -> WaitGenerator[Wake]:
         """Sleep until an instant, or until there is a reason to try. Returns the reason."""
 
-    def unsubscribe(self, contender: Contender, *, left: bool) -> None:
+    def unsubscribe(self, contender: Contender, *, withdrawn: bool) -> None:
         """Take this contender out of the waiters. A second call does nothing.
 
-        ``left``: the caller removes its place from all masters, and passes on what they handed to it.
+        ``withdrawn``: the caller removes its place from all masters, and passes on what they handed to it.
         """
 
-    def looks_for(self, contender: Contender) -> Sequence[Place]:
-        """The places of this process that this waiter looks after now. Empty: another waiter does so."""
+    def polls_for(self, contender: Contender) -> Sequence[Place]:
+        """The places of this process for which this waiter polls now. Empty: another waiter does so."""
 
     def doubt(self, contender: Contender) -> None:
-        """Find out which connections still live: a look found a release that no message told."""
+        """Find out which connections still live: a poll found a release that no message told."""
 
 
 @dataclass

@@ -28,8 +28,8 @@ def take_back(port: Port, contender: Contender) -> None:
 def leave_queue(port: Port, contender: Contender) -> None:
     place = contender.place
     if place is not None:
-        # First: otherwise the look of another waiter could put the place back.
-        port.notifications.unsubscribe(contender, left=True)
+        # First: otherwise the poll of another waiter could put the place back.
+        port.notifications.unsubscribe(contender, withdrawn=True)
         # The command also passes on a lock that a master has just handed to this place.
         leave = commands.leave_queue(port.context.wire, place.name, place.waiter)
         port.masters.send(leave, resend_for=contender.options.lease.ttl)

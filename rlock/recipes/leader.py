@@ -42,7 +42,7 @@ class _Term:
         self.over = self.resigned = False
         self._engine = engine
 
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until the leader has to step down; 0.0: the term is over, for ever."""
         engine, lease = self._engine, self.hold.lease
         # First: otherwise a confirmation in between would end the term of a lease that it prolongs.
@@ -79,7 +79,7 @@ class BaseLeader:
         False as soon as a quarter of ``ttl`` is left of a lease that could not be renewed. The answer may be
         out of date a moment later: the system can stop the caller right after this call.
         """
-        return self._term is not None and self._term.left() > 0.0
+        return self._term is not None and self._term.remaining_s() > 0.0
 
     @property
     def token(self) -> int:
@@ -88,7 +88,7 @@ class BaseLeader:
         :raises LeaseLostError: it does not lead.
         """
         term = self._term
-        if term is None or term.left() <= 0.0:
+        if term is None or term.remaining_s() <= 0.0:
             raise LeaseLostError(self.name, NOT_LEADER if term is None else "its term as the leader is over")
         return term.hold.token
 
@@ -98,7 +98,7 @@ class BaseLeader:
         The campaign then calls ``on_stopped``, hands the lock to the first waiter, and waits behind it.
         """
         term = self._term
-        if term is not None and term.left() > 0.0:
+        if term is not None and term.remaining_s() > 0.0:
             term.over = term.resigned = True
             with suppress(RuntimeError):  # another thread has woken it at the same time
                 self._parker.wake()
@@ -173,15 +173,15 @@ class BaseLeader:
         if self._end:  # behind the line above: otherwise a user that leaves in between is not seen
             term.over = term.resigned = True
         try:
-            if term.left() > 0.0:
+            if term.remaining_s() > 0.0:
                 announced = True
                 if failed := not (yield from self._tell(self._on_started, hold.token)):
                     term.over = True
-                elif term.left() > 0.0:
+                elif term.remaining_s() > 0.0:
                     self._leads.set()
                 # Not for longer: a suspended machine does not count the sleep, but the lease.
-                while (left := term.left()) > 0.0:
-                    yield from self._parker.park(min(left, step_down_margin(hold.lease.ttl)))
+                while (rest_s := term.remaining_s()) > 0.0:
+                    yield from self._parker.park(min(rest_s, step_down_margin(hold.lease.ttl)))
         except GeneratorExit:
             raise  # the event loop has ended: nothing can be awaited any more
         except BaseException as error:
@@ -201,13 +201,13 @@ class BaseLeader:
 
     def _stop(self, engine: Engine, hold: Hold, *, resigned: bool) -> WaitGenerator[None]:
         """Call ``on_stopped``, and say why and when."""
-        left = engine.holds.remaining(hold)
+        rest = engine.holds.remaining(hold)
         yield from self._tell(self._on_stopped)  # before the log: a blocked one would delay it
-        if left > 0.0 and engine.holds.remaining(hold) <= 0.0:
+        if rest > 0.0 and engine.holds.remaining(hold) <= 0.0:
             told = "leader %r: on_stopped returned after the lease had ended, and another may have led since"
             log.error(told + "; make on_stopped faster, or ttl longer than %g s", self.name, hold.lease.ttl)
-        if not resigned and 0.0 < left <= step_down_margin(hold.lease.ttl):
-            log.warning("leader %r stepped down: %.3g s were left of its lease, not renewed", self.name, left)
+        if not resigned and 0.0 < rest <= step_down_margin(hold.lease.ttl):
+            log.warning("leader %r stepped down: %.3g s were left of its lease, not renewed", self.name, rest)
 
     def _tell(self, callback: Observer | None, *arguments: object) -> WaitGenerator[bool]:
         """Call an observer. False: it raised."""

@@ -108,7 +108,7 @@ class Permits(Holding):
         gate, random, failures = engine.held(self._gate.name), engine.context.random, 0
         yield from listener.subscribe(self._gate._options.lease.request_timeout)
         while engine.holds.state(gate) is not LeaseState.LOST:
-            # Before the look: otherwise a release in between would send no message here.
+            # Before the question: otherwise a release in between would send no message here.
             subscribed = all(engine.notifications.is_subscribed(lock.name) for lock in self._permits)
             try:
                 permits = (yield from self._statuses(engine))[1:]
@@ -200,7 +200,7 @@ class _Listener:
     def wait(self, until: float) -> WaitGenerator[None]:
         """Sleep until an instant, or until a quorum of masters told that a permit is free.
 
-        Forget all messages then: the next look at the masters answers them.
+        Forget all messages then: the next question to the masters answers them.
         """
         yield from self._notifications._read_until(self, self._has_reason, until)  # type: ignore[arg-type]
         for contender in self._contenders:
@@ -213,11 +213,11 @@ class _Listener:
     def deadline(self) -> float:
         return min(float(each.inbox.deadline) for each in self._contenders)
 
-    def look(self, now: float) -> None:
+    def wake_if_due(self, now: float) -> None:
         for contender in self._contenders:
-            contender.inbox.look(now)
+            contender.inbox.wake_if_due(now)
 
     def close(self) -> None:
         """End the subscriptions. Waits for nothing."""
         for contender in self._contenders:
-            self._notifications.unsubscribe(contender, left=True)
+            self._notifications.unsubscribe(contender, withdrawn=True)

@@ -25,7 +25,7 @@ from ..rules.waiting import Step
 from .holding import Blocking, ForTasks, Holding, Packed, together
 
 PATIENCE_S = 0.25  # how long a caller keeps a part of its names while it waits for another one
-LOOK_S = 0.1  # how often a thread that waits for `lost` looks at the leases; it sends nothing
+CHECK_S = 0.1  # how often a thread that waits for `lost` checks the leases; it sends nothing
 
 
 class HoldsOfAll(Holding):
@@ -65,7 +65,7 @@ class HoldsOfAll(Holding):
         """Set when one of the caller's present holds is lost; see `rlock.RLock.lost`."""
         engine, holds = self._client._engine(), self._holds()
         all_of_them = holds if len(holds) == len(self._locks) else []
-        return self._locks[0]._signal_type(engine.holds, all_of_them, LOOK_S)
+        return self._locks[0]._signal_type(engine.holds, all_of_them, CHECK_S)
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         on_lost, once = self._locks[0]._options.on_lost, list[Any]()

@@ -8,7 +8,7 @@ from ..model import Vote
 from . import replies, scripts
 from .command_templates import Command, CommandTemplate, encode, expect_grant
 from .handles import Handle
-from .keys import NOTE, OWN, Wire, evicted, is_shared, queue, readers, token_of
+from .keys import NOTE, OWN, Wire, evicted, is_shared, owner_of_waiter, queue, readers
 from .keys import fence as fence_key
 from .tickets import Place
 from .timing import CLAIM_S, FENCE_TTL_S, QUEUE_TTL_S
@@ -102,7 +102,7 @@ undo = partial(free, publish=False)
 
 def leave_queue(wire: Wire, name: str, waiter: str, *, hand_on: bool = True) -> Command:
     """A waiter gives up, or is gone: remove its place, and pass on the lock if it was handed to it."""
-    return free(wire, name, token_of(waiter), waiter, hand_on=hand_on)
+    return free(wire, name, owner_of_waiter(waiter), waiter, hand_on=hand_on)
 
 
 def nudge(wire: Wire, name: str) -> Command:

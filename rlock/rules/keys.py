@@ -67,12 +67,12 @@ def lock_name(name: str) -> str:
     return name.removeprefix(_READER_OF)
 
 
-def waiter_name(token: str, client_id: str) -> str:
-    """A waiter's name in the queue: the owner token that a hand-off gives to it, and its client's id."""
-    return f"{token}|{client_id}"
+def waiter_name(owner: str, client_id: str) -> str:
+    """A waiter's name in the queue: the owner of a hand-off to it, and its client's id."""
+    return f"{owner}|{client_id}"
 
 
-def token_of(waiter: str) -> str:
+def owner_of_waiter(waiter: str) -> str:
     return waiter.rpartition("|")[0]
 
 

@@ -186,11 +186,11 @@ class Ballot:
         """The other owner that most masters (with a vote) name as the holder, and how many do."""
         # No Counter: it takes ten times as long, and each lost round comes here several times.
         named: dict[str, int] = {}
-        holder, most, token, identity = None, 0, "", ""
+        holder, most, owner, identity = None, 0, "", ""
         for vote in list(self.votes.values()):
             if vote.code == _FOREIGN and not (voters_only and vote.guarded):
-                if vote.holder != token:
-                    token, identity = vote.holder, holder_identity(vote.holder)
+                if vote.holder != owner:
+                    owner, identity = vote.holder, holder_identity(vote.holder)
                 named[identity] = times = named.get(identity, 0) + 1
                 if times > most:
                     holder, most = identity, times

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import NO_QUEUE, Code, Fault, FaultKind, Queue, Vote
-from .keys import MAX_TOKEN, is_owner, token_of
+from .keys import MAX_TOKEN, is_owner, owner_of_waiter
 
 
 def text(value: Any) -> str:
@@ -111,7 +111,7 @@ def decode_status(reply: Any) -> Vote:
     waiters = [
         (waiter, int(ticket))
         for waiter, ticket in pairs
-        if is_owner(token_of(waiter)) and ticket.isdecimal() and len(ticket) < 20
+        if is_owner(owner_of_waiter(waiter)) and ticket.isdecimal() and len(ticket) < 20
     ]
     note = text(note)
     return _refusal(Vote(code, text(holder), count, ttl_ms, queue=Queue(length, waiters, readers), note=note))

@@ -124,8 +124,8 @@ class Guard:
         epoch = self._epochs[master]
         if not epoch.note:
             return f"{epoch.reason}: the age of its memory is not known yet"
-        left = self.remaining(master, now)
-        return f"{epoch.reason}: it has no vote for {left:.1f} s more, while a lease from before may be valid"
+        rest = self.remaining(master, now)
+        return f"{epoch.reason}: it has no vote for {rest:.1f} s more, while a lease from before may be valid"
 
     def run_id(self, master: int) -> str:
         """The run_id of a master; "": not known."""

@@ -60,7 +60,7 @@ class Move(enum.Enum):
     RETRY = "ask again later: no quorum can vote"
     SUBSCRIBE = "subscribe, then try again at once"
     SLEEP = "sleep until a message comes or enough keys have expired"
-    SLEEP_BRIEFLY = "sleep, but look at one master soon"
+    SLEEP_BRIEFLY = "sleep, but poll one master soon"
     BACK_OFF = "stay away for a random time, then try again"
 
 

@@ -233,7 +233,7 @@ def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
             lock.check,
             lock.acquire,
             lock.lost.is_set,
-            lambda: _Term(engine, hold).left(),
+            lambda: _Term(engine, hold).remaining_s(),
             lambda: engine.watchdog._sort([hold], engine.clock()),
             lambda: engine.watchdog._apply([RenewalOutcome(hold, LeaseEvent.FAILED, engine.clock())]),
             client.close,

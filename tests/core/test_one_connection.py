@@ -28,7 +28,7 @@ from rlock.rules.keys import OWN, waiter_name
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Settle
 from rlock.rules.tickets import Place
-from rlock.rules.timing import LOOK_LATE_S
+from rlock.rules.timing import POLL_LATE_S
 from rlock.testing import MemoryMasters, memory_client
 
 
@@ -104,9 +104,9 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
 def test_the_end_of_a_subscription_waits_for_hand_offs_that_are_on_their_way(hearing: Hearing) -> None:
     subscriptions, passed = hearing.subscriptions, []
     hearing.subscribe(hearing.contender, 5.0)
-    subscriptions._stop_looking()
+    subscriptions._stop_checking()
     subscriptions._pass_on = lambda *words: passed.append(words)
-    subscriptions.unsubscribe(hearing.contender, left=True)
+    subscriptions.unsubscribe(hearing.contender, withdrawn=True)
     subscriptions._by_name["x"].idle_at = 0.0
     with subscriptions._mutex:
         assert subscriptions._tidy()
@@ -116,7 +116,7 @@ def test_the_end_of_a_subscription_waits_for_hand_offs_that_are_on_their_way(hea
     assert not subscriptions.is_subscribed("x"), "a waiter that comes meanwhile would hear nothing"
     later, _ = hearing.contend("x")
     assert hearing.subscribe(later, 5.0) >= 2
-    subscriptions.unsubscribe(later, left=True)
+    subscriptions.unsubscribe(later, withdrawn=True)
     for goes_on in (True, False):
         subscriptions._by_name["x"].idle_at = 0.0
         with subscriptions._mutex:
@@ -139,8 +139,8 @@ def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing,
         others: list[Any] = [server.connection for server in calls._connections.servers[1:]]
         while any(connection.pending for connection in others):
             calls.read_arrived()
-        calls.look(hearing.context.clock() + 60.0)
-    hearing.subscriptions._look()
+        calls.drop_overdue(hearing.context.clock() + 60.0)
+    hearing.subscriptions._check_all()
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
         False, True, True
     ]  # fmt: skip
@@ -149,7 +149,7 @@ def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing,
 @pytest.mark.rule("4.4")
 def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Hearing) -> None:
     hearing.hear(0, hearing.message(hearing.place.owner))
-    hearing.subscriptions.unsubscribe(hearing.contender, left=False)
+    hearing.subscriptions.unsubscribe(hearing.contender, withdrawn=False)
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner, 0)]
 
 
@@ -159,12 +159,12 @@ def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hea
     places = [hearing.place, place]
     for each in places:
         each.drawn = True
-    assert hearing.subscriptions.looks_for(hearing.contender) == places
-    assert hearing.subscriptions.looks_for(second) == []
-    hearing.subscriptions._by_name["x"].looked_at -= LOOK_LATE_S
-    assert hearing.subscriptions.looks_for(second) == places
-    hearing.subscriptions.unsubscribe(hearing.contender, left=True)
-    assert hearing.subscriptions.looks_for(second) == [place], "it is the first now"
+    assert hearing.subscriptions.polls_for(hearing.contender) == places
+    assert hearing.subscriptions.polls_for(second) == []
+    hearing.subscriptions._by_name["x"].polled_at -= POLL_LATE_S
+    assert hearing.subscriptions.polls_for(second) == places
+    hearing.subscriptions.unsubscribe(hearing.contender, withdrawn=True)
+    assert hearing.subscriptions.polls_for(second) == [place], "it is the first now"
 
 
 MASTERS = 3

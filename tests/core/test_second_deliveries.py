@@ -190,7 +190,7 @@ def test_a_connection_lives_as_long_as_a_lock_with_a_longer_request_time_out_wai
     calls.start(Request(commands.acquire("job", "me:1", 9_000), 5 * TIMEOUT_S))
     for passed, up in ((3 * TIMEOUT_S, 3), (3 * TIMEOUT_S, 0)):
         calls.now += passed
-        calls.look(calls.now)
+        calls.drop_overdue(calls.now)
         assert calls._connections.up == up
 
 

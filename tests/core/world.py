@@ -218,13 +218,13 @@ class World(Port, Masters, Notifications):
         yield (step := self.note(Wait(contender, until)))
         return self.park(step)
 
-    def unsubscribe(self, contender: Contender, *, left: bool) -> None:
-        if left:
+    def unsubscribe(self, contender: Contender, *, withdrawn: bool) -> None:
+        if withdrawn:
             self.note(Unsubscribe(contender))
 
     def doubt(self, contender: Contender) -> None: ...
 
-    def looks_for(self, contender: Contender) -> Sequence[Place]:
+    def polls_for(self, contender: Contender) -> Sequence[Place]:
         return [contender.place] if contender.place is not None and self.looks else []
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
