@@ -2,8 +2,8 @@
 -- and give the caller a place in the queue.
 --
 -- Shared holds: while readers hold the lock, its only field is READERS, and `readers` has the deadline of each
--- one. A reader that was invited has one under the token of its place, until it comes or leaves. So a caller that
--- knows nothing of readers finds a lock that is taken. `+shared:` in a token or place tells a reader.
+-- one. A reader that was invited has one under the owner of its place, until it comes or leaves. So a caller that
+-- knows nothing of readers finds a lock that is taken. `+shared:` in an owner or place tells a reader.
 --
 -- KEYS[1] lock       hash
 -- KEYS[2] queue      zset   waiters by ticket
@@ -18,8 +18,8 @@
 --                           a caller that does not wait leaves out ARGV[4] to ARGV[7], with `shared` ARGV[6]
 --                           is empty
 -- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
--- ARGV[6] waiter     text   `<token>|<client_id>`, the caller's place
--- ARGV[7] ticket     us     its position in the queue; 0: this master's time
+-- ARGV[6] waiter     text   `<owner>|<client_id>`, the caller's place
+-- ARGV[7] ticket     us     its position in the queue; 0, or above 8e15: this master's time
 -- ARGV[8] channel    text   the lock's; `shared` only
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
 -- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:

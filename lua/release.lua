@@ -12,7 +12,7 @@
 -- ARGV[3] fence_ms       ms    as in acquire.lua
 -- ARGV[4] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
 --                              owner token; empty: nothing (an undo)
--- ARGV[5] waiter         text  `<token>|<client_id>`, the place to leave, with a hand-off to it; may be empty
+-- ARGV[5] waiter         text  `<owner>|<client_id>`, the place to leave, with a hand-off to it; may be empty
 -- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
 -- ARGV[7] reader         text  the owner token with which the owner reads on; without it ARGV[7] and ARGV[8]
 --                              are left out
@@ -28,8 +28,8 @@
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
--- Message to a waiter: `<token> <fencing token> <time_us> <note>`. It is the grant of this
--- master: the waiter has the lease for claim_ms from time_us on. `<token>` alone: no grant; the waiter has to
+-- Message to a waiter: `<owner> <fencing token> <time_us> <note>`. It is the grant of this
+-- master: the waiter has the lease for claim_ms from time_us on. `<owner>` alone: no grant; the waiter has to
 -- ask. The readers at the head of the queue are invited together: the place of each has claim_ms, until it asks.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1; a reader's may invite those at the head; a ban begins anew.
@@ -173,11 +173,11 @@ if first or reader or reading or claim_ms == '0' then
             local invited = 0
             repeat
                 left = left - 1
-                local token, client_id = string.match(first, '^(.*)(|[^|]*)$')
-                local told = client_id and token ~= owner and redis.pcall('publish', channel .. client_id, token)
+                local to, client_id = string.match(first, '^(.*)(|[^|]*)$')
+                local told = client_id and to ~= owner and redis.pcall('publish', channel .. client_id, to)
                 if type(told) == 'number' and told > 0 then
                     invited = invited + 1
-                    redis.pcall('zadd', readers, now_ms + claim_ms, token)
+                    redis.pcall('zadd', readers, now_ms + claim_ms, to)
                 end
                 first = left > 0 and redis.pcall('zrange', queue, 0, 0)[1]
                 first = first and string.find(first, '+shared:', 1, true) and redis.pcall('zpopmin', queue)[1]

@@ -15,7 +15,7 @@
 -- ARGV[3i]   owner     text
 -- ARGV[3i+1] count     holds
 -- ARGV[3i+2] token     us     the holder's fencing token
--- ARGV[n]    waiter    text   `<token>|<client_id>`, the place to leave; left out for a hold that goes on
+-- ARGV[n]    waiter    text   `<owner>|<client_id>`, the place to leave; left out for a hold that goes on
 --
 -- Reply: {owner, codes, note}: the first owner, as an echo, and one code for each lock in the order of KEYS
 --    2  healed: it was absent, and is the owner's again for lease_ms from now

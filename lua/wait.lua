@@ -4,7 +4,7 @@
 -- KEYS[2] queue     zset   waiters by ticket
 -- KEYS[3] readers   zset   as in acquire.lua; left out unless a reader is among the waiters
 -- ARGV[1]    queue_ms  ms     how long the queue is kept after its last visitor
--- ARGV[2i]   waiter    text   `<token>|<client_id>`
+-- ARGV[2i]   waiter    text   `<owner>|<client_id>`
 -- ARGV[2i+1] ticket    us     its place, the same on every master
 -- ARGV[n]    channel   text   the lock's; left out unless a reader is among the waiters
 --

@@ -25,19 +25,9 @@ import pytest
 from rlock import events
 from rlock.testing.local.embedded import Master, Masters, ServerBinary, Tls
 
-from . import memory, quick, seeds
+from . import memory, quick, seeds, servers
 from .scripted import LEASE_MS, LIFE, NOTE, Box
-from .servers import (
-    PASSWORD,
-    AnyMaster,
-    Fleet,
-    Janitor,
-    default_server,
-    label,
-    missing,
-    servers_found,
-    wanted_server,
-)
+from .servers import PASSWORD, AnyMaster, Fleet, Janitor, default_server, label, servers_found, wanted_server
 from .telemetry.happenings import Ledger
 
 FLEET = 5
@@ -78,7 +68,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for name in missing():
+    for name in servers.missing():
         terminalreporter.line(f"{name}: not found, its tests are left out")
     if terminalreporter.stats.get("failed"):
         terminalreporter.line(seeds.repeat())

@@ -36,7 +36,7 @@ def row(name: str, result: Sum) -> str:
     start = f"{name:<36}{result.played:>9}{result.cpu_s:>8.0f} s  "
     if result.find is None:
         return start + "NOT FOUND"
-    return f"{start}{result.find.schedule.setup.mode:<8}{result.find.what.partition(': ')[2]:.90}"
+    return f"{start}{result.find.schedule.setup.mode:<9}{result.find.what.partition(': ')[2]:.90}"
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{each.rule} {each.name}: {each.sentence}" for each in BUGS.values()))
         return 0
-    print(f"{'bug':<36}{'schedules':>8}{'time':>9}  mode    what was noticed")
+    print(f"{'bug':<36}{'schedules':>8}{'time':>9}  mode     what was noticed")
     missed = 0
     for name in options.only or BUGS:
         where = {"first": options.first, "workers": options.workers, "limit": options.limit}

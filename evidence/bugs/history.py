@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
-from rlock._client import calls, connections, notifications, subscriptions
+from rlock._client import calls, connections, hold_table, notifications, subscriptions
 from rlock.model import Code
 from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
@@ -237,6 +237,16 @@ def future_note(genuine: Any, self: Master, keys: Any, run_id: str, memory: str,
     if note is not None and note[1] == run_id and int(note[2]) > self._us and memory != "vouched":
         return [1, note[0].encode(), 0, 0, self._us]
     return genuine(self, keys, run_id, memory, *known)
+
+
+@bug("lease as it was before the reading", "3.2")
+@around(hold_table.HoldTable, "hear")
+def before_reading(genuine: Any, self: Any, hold: Any, **how: Any) -> Any:
+    """A lease was checked for the instant before its confirmation was read. A process that was stopped in
+    between believed in a lease that another owner had had since."""
+    now = self.clock()
+    genuine(self, hold, **how)
+    return now
 
 
 # -- what is left behind -----------------------------------------------------------------------------------

@@ -257,10 +257,14 @@ class Client(Process, Engine):
             return
         if any(each._is_owned() for each in (self.calls._mutex, self.subscriptions._mutex, self.holds.mutex)):
             return  # others would have to wait for it
-        current, seconds = self.current, self.random.expovariate(1 / self.random.choice((0.002, 0.02)))
+        self.pause(self.random.expovariate(1 / self.random.choice((0.002, 0.02))))
+
+    def pause(self, seconds: float, *, first: bool = False) -> None:
+        """The thread that runs is switched off for so long, and until its process runs; ``first``: not so."""
+        current = self.current
         self.world.tell(f"{current.label} is switched off")
         self.kept_until = max(self.kept_until, self.events.now + seconds)
-        self.world.meanwhile(seconds, lambda: self.dead or not self.stopped)
+        self.world.meanwhile(seconds, lambda: first or self.dead or not self.stopped)
         self.current = current
         if current.runs and current.over:
             raise GeneratorExit  # killed meanwhile

@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, int]] = {
     "hand-off": {
         "hold commands": 8, "stop client": 8, "hold up": 3, "let go": 3, "lose answers": 3,
         "lose commands": 3, "cut": 2, "flush scripts": 1, "keep from running": 4, "evict": 2,
-        "kill client": 1, "mirror": 3, "stop decided": 6,
+        "kill client": 1, "mirror": 3, "stop decided": 6, "stop reading": 4,
     },
     "races": {
         "interrupt": 4, "keep from running": 3, "let go": 4, "lose answers": 4, "lose commands": 4,

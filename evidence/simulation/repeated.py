@@ -75,6 +75,28 @@ def late_waiters(nemesis: Nemesis) -> None:
     behind_each(nemesis, what, dice.choice((0.3, 0.7)), stop)
 
 
+def stop_reading(nemesis: Nemesis) -> None:
+    """Behind a claim the confirmation is late, and the process stands still where it has read if it came."""
+
+    def claimed(client: Client | None, _: Host | None) -> None:
+        if client is None:
+            return
+        genuine, seconds = client.calls.read_arrived, nemesis.dice.uniform(1.5, 3.0)
+
+        def read_arrived() -> None:
+            genuine()
+            vars(client.calls).update(read_arrived=genuine)
+            if not nemesis.play.over:
+                client.stop()
+                nemesis.later(seconds + 0.0001, client.go_on)
+                client.pause(seconds, first=True)
+
+        vars(client.calls).update(read_arrived=read_arrived)
+        delay(nemesis, 1.0, (0.5, 3.0), client, None)
+
+    behind_each(nemesis, "claim", 0.3, claimed)
+
+
 def overtaken(nemesis: Nemesis) -> None:
     """Behind each event of a kind some commands of a client are late until another one has had the lock.
 
@@ -372,5 +394,5 @@ def late_healers(nemesis: Nemesis) -> None:
 
 REPEATED = (
     late_commands, late_waiters, late_looks, overtaken, stray_tokens, uneven, evictions, late_healers,
-    one_fewer, out_of_reach, onlookers, broken_off, close_slowly, leave_early,
+    one_fewer, out_of_reach, onlookers, broken_off, close_slowly, leave_early, stop_reading,
 )  # fmt: skip

@@ -24,7 +24,8 @@
    forgot (docs/guarantees.md, assumption 6: TokensRise is checked without losses of memory), and the time
    out that decides whether a waiter takes one trip or two: it does either at any time. An evicted waiter
    is not handed the lock again. Commands of one client to one master run in the order in which they were
-   sent, so none of an attempt that is over runs behind a confirmation. All ticks are ticks of real time. *)
+   sent, so none of an attempt that is over runs behind a confirmation. All ticks are ticks of real time.
+   A client reads its replies and its clock in one step (evidence/bugs: lease as it was before the reading). *)
 EXTENDS Common
 
 CONSTANTS

@@ -24,7 +24,7 @@ def close(
     here = holds.runtime.caller()
     now = holds.clock()
     for hold in holds:
-        holds.hear(hold, now)
+        holds.hear(hold)
     with holds.mutex:
         if holds.closed and (watchdog.stopped or holds.closer not in (None, here)):
             return

@@ -142,7 +142,7 @@ class Engine(Port):
         hold = Hold(contender.key, options, *grant[:4], grant.hold_count, writer=contender.writer)
         if grant.confirmation is not None:
             hold.lease = Lease(options.lease.ttl, grant.sent_at, grant.confirmation)
-            self.holds.hear(hold, self.clock())
+            self.holds.hear(hold)
         with self.holds.mutex:
             if self.holds.closed:
                 raise RLockError("the client was closed")

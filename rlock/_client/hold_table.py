@@ -79,25 +79,24 @@ class HoldTable:
         if len(self._by_owner) == 1:
             self._on_change()
 
-    def hear(self, hold: Hold, now: float, *, early: bool = False) -> None:
-        """Read the confirmation of a hold before its lease is checked at ``now``, or always (``early``).
+    def hear(self, hold: Hold, *, early: bool = False) -> float:
+        """Read a hold's confirmation if its lease would be over, or always (``early``). When to check it.
 
         Otherwise a process that was stopped would take a confirmed lease for lost. Without the mutex: other
         threads must not wait for a read from a socket.
         """
-        lease = hold.lease
-        if lease.confirmation is not None and (early or now >= lease.valid_until):
+        lease, now, read_at = hold.lease, self.clock(), -math.inf
+        while lease.confirmation is not None and (early or read_at < lease.valid_until <= now):
+            early, read_at = False, now
             self._masters.read_arrived()
+            now = self.clock()  # again: a process that is stopped in the read would believe in an old lease
+        return now
 
     def state(self, hold: Hold) -> LeaseState:
-        now = self.clock()  # one instant for both: the process may be stopped between them
-        self.hear(hold, now)
-        return hold.lease.state_at(now)
+        return hold.lease.state_at(self.hear(hold))
 
     def remaining(self, hold: Hold) -> float:
-        now = self.clock()
-        self.hear(hold, now, early=True)
-        return hold.lease.remaining(now)
+        return hold.lease.remaining(self.hear(hold, early=True))
 
     def again(self, key: OwnerKey, options: LockOptions) -> bool:
         """Acquire once more what the owner holds, if it does. Raises `LeaseLostError` after a loss."""

@@ -204,7 +204,7 @@ class Watchdog(ABC):
         lost: list[Hold] = []
         stopped: list[events.Event] = []
         for hold in due:
-            self._holds.hear(hold, now)
+            self._holds.hear(hold)
         with self._mutex:
             for hold in due:
                 if hold not in self._holds:
@@ -225,7 +225,7 @@ class Watchdog(ABC):
         news: list[events.Event] = []
         lost: list[Hold] = []
         for outcome in outcomes:
-            self._holds.hear(outcome.hold, self._clock(), early=True)
+            self._holds.hear(outcome.hold, early=True)
         with self._mutex:
             for hold, event, sent_at in outcomes:
                 before, now = hold.lease.state, self._clock()  # not earlier: a loss that was told stays one

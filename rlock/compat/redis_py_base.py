@@ -202,8 +202,7 @@ class BaseLock:
     def _extend_gen(
         self, engine: Engine, hold: Hold, seconds: float, *, added: bool
     ) -> WaitGenerator[Literal[True]]:
-        now, lease = engine.clock(), hold.lease
-        engine.holds.hear(hold, now)
+        now, lease = engine.holds.hear(hold), hold.lease
         extensions = EXTENSIONS.setdefault(hold.renewal, Extensions())
         with engine.holds.mutex:
             if hold not in engine.holds:

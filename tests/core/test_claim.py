@@ -219,6 +219,19 @@ def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
     assert lease.state_at(20.0) is LeaseState.LOST
 
 
+@pytest.mark.rule("3.2")
+def test_a_lease_is_checked_for_an_instant_behind_the_reading() -> None:
+    """Otherwise a process that is stopped in the reading would believe in a lease that has ended."""
+    with memory_client(3, ttl=5.0) as client:
+        lock, engine = client.lock("x"), client._engine()
+        lock.acquire()
+        (hold,), now = engine.holds, [engine.clock()]
+        engine.holds.clock = lambda: now[0]
+        hold.lease = Lease(5.0, now[0], confirmed(World(3)))
+        engine.masters.read_arrived = lambda: now.insert(0, now[0] + 6.0)  # type: ignore[method-assign]
+        assert lock.remaining() == 0.0
+
+
 def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
     """Otherwise all threads of the client would wait for a read from a socket."""
     with memory_client(3, ttl=5.0) as client:

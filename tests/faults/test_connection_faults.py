@@ -29,18 +29,8 @@ from ..lock import tasks
 from ..lock.conftest import eventually
 from ..servers import Fleet, name_of, raw, tell
 from ..telemetry.happenings import Ledger
-from .conftest import (
-    FreshMasters,
-    Scene,
-    Scenes,
-    Waiter,
-    everywhere,
-    excluded,
-    holders,
-    usable,
-    waiting,
-    within,
-)
+from .checks import everywhere, excluded, holders, usable, waiting, within
+from .conftest import FreshMasters, Scene, Scenes, Waiter
 from .proxy import Then
 
 #: How a request or a reply is lost, and what comes after it on that connection.

@@ -18,21 +18,9 @@ from rlock.testing.local.spawn import free_port
 from ..lock.conftest import eventually, running
 from ..servers import Fleet, name_of, tell
 from ..telemetry.happenings import Ledger
+from .checks import excluded, holders, subscribers, unharmed, usable, waiting, within
 from .clock import Clock
-from .conftest import (
-    LOOK_S,
-    Clocked,
-    Scene,
-    Scenes,
-    Waiter,
-    excluded,
-    holders,
-    subscribers,
-    unharmed,
-    usable,
-    waiting,
-    within,
-)
+from .conftest import LOOK_S, Clocked, Scene, Scenes, Waiter
 
 
 def test_a_slow_minority_makes_nobody_slower(masters: Fleet, scenes: Scenes) -> None:

@@ -12,21 +12,8 @@ from rlock.rules.keys import NOTE, fence, queue
 
 from ..lock.conftest import StartChild, eventually
 from ..servers import Fleet, raw
-from .conftest import (
-    LOOK_S,
-    FreshMasters,
-    Scene,
-    Scenes,
-    Waiter,
-    everywhere,
-    excluded,
-    holders,
-    refuse_threads,
-    subscribers,
-    usable,
-    waiting,
-    within,
-)
+from .checks import everywhere, excluded, holders, refuse_threads, subscribers, usable, waiting, within
+from .conftest import LOOK_S, FreshMasters, Scene, Scenes, Waiter
 from .hands import Event, judge, rounds
 
 HOW = ("killed", "stopped")

@@ -15,20 +15,8 @@ import rlock
 
 from ..lock.conftest import eventually
 from ..servers import acl_user, name_of, raw, tell
-from .conftest import (
-    LOOK_S,
-    FreshMasters,
-    Scene,
-    Scenes,
-    Waiter,
-    everywhere,
-    excluded,
-    holders,
-    unharmed,
-    usable,
-    waiting,
-    within,
-)
+from .checks import everywhere, excluded, holders, unharmed, usable, waiting, within
+from .conftest import LOOK_S, FreshMasters, Scene, Scenes, Waiter
 
 
 @contextlib.contextmanager

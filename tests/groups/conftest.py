@@ -12,7 +12,7 @@ import pytest
 import rlock
 from rlock.testing.local.embedded import ServerBinary
 
-from ..faults.conftest import usable as usable
+from ..faults.checks import usable as usable
 from ..lock.conftest import KINDS, Kind
 from ..lock.conftest import make_client as make_client  # a fixture
 from .group import ReplicatedGroup

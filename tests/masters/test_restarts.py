@@ -12,7 +12,7 @@ from rlock.rules.keys import NOTE
 from rlock.rules.timing import guard_time
 
 from ..cli.shell import inside
-from ..faults.conftest import everywhere
+from ..faults.checks import everywhere
 from ..fixtures import FreshMasters
 from ..lock.conftest import eventually, in_background
 from ..servers import Fleet, raw

@@ -11,24 +11,8 @@ import redis
 
 from rlock.rules.keys import READERS
 
-from ..scripted import (
-    ANNA,
-    BEN,
-    CARA,
-    CHANNEL,
-    CLAIM_MS,
-    EVICTED,
-    LEASE_MS,
-    LOCK,
-    MINE,
-    QUEUE,
-    READER,
-    THEIRS,
-    TICKET,
-    TOKEN,
-    Box,
-    owner_of,
-)
+from .. import scripted
+from ..scripted import ANNA, BEN, CARA, CHANNEL, LEASE_MS, LOCK, MINE, READER, THEIRS, TICKET, Box, owner_of
 
 
 def test_out_of_memory_a_lease_is_prolonged_even_if_its_count_cannot_be_told(box: Box) -> None:
@@ -44,7 +28,7 @@ def test_out_of_memory_a_release_still_frees_and_wakes_and_an_eviction_bans(box:
     box.acquire()
     box.fill()
     assert box.release(channel=CHANNEL, ban_ms=ban_ms) == [1, MINE, 1, 0, 0]
-    assert box.content(EVICTED) == (("string", MINE) if ban_ms else None)
+    assert box.content(scripted.EVICTED) == (("string", MINE) if ban_ms else None)
     assert box.content() is None
     assert box.heard() == {"": ["0"]}
 
@@ -58,7 +42,7 @@ def test_out_of_memory_a_release_still_hands_on(box: Box) -> None:
     assert box.hand_on() == [1, MINE, 1, 0, 0]
     assert box.handed_to(BEN)
     assert box.heard() == {BEN: [owner_of(BEN)]}
-    assert box.hand_on(owner_of(BEN), reader=READER) == [1, owner_of(BEN), 1, LEASE_MS, TOKEN + 1]
+    assert box.hand_on(owner_of(BEN), reader=READER) == [1, owner_of(BEN), 1, LEASE_MS, scripted.TOKEN + 1]
     assert box.content() == ("hash", {READERS: "0"})
 
 
@@ -67,16 +51,16 @@ def test_out_of_memory_a_waiter_is_told_who_holds_the_lock_and_keeps_the_place_t
     box.enqueue(ANNA, expiry=False)
     box.fill()
     assert box.acquire(waiter=ANNA, ticket=TICKET + 5)[4] == TICKET
-    assert box.pttl(QUEUE) > 0
+    assert box.pttl(scripted.QUEUE) > 0
     assert box.status()[4:] == [1, [ANNA, str(TICKET)]]
     assert box.release(owner_of(ANNA), CHANNEL, waiter=ANNA)[0] == -1
-    assert box.content(QUEUE) is None
+    assert box.content(scripted.QUEUE) is None
     code, holder, count, ttl_ms, ticket, time_us, *_ = box.acquire(waiter=ANNA, ticket=TICKET)
     assert (code, holder, count, ticket) == (-1, THEIRS, 2, 0), "and it gets none"
     assert 0 < ttl_ms <= LEASE_MS
     assert time_us > 0
     assert box.wait()[:3] == [1, THEIRS, 2]
-    assert box.content(QUEUE) is None
+    assert box.content(scripted.QUEUE) is None
 
 
 @pytest.mark.parametrize("rules", ["-hset", "-pexpire", "-pexpire -del"])
@@ -114,7 +98,7 @@ def test_without_leave_to_expire_no_queue_is_left_that_stays_for_ever(box: Box, 
     box.acquire(THEIRS)
     with contextlib.suppress(redis.ResponseError):
         getattr(box.restricted("-pexpire"), script)(waiter=ANNA)
-    assert box.pttl(QUEUE) != -1
+    assert box.pttl(scripted.QUEUE) != -1
 
 
 @pytest.mark.parametrize("rules", ["-hset", "-pexpire", "-pexpire -del", "-pexpire -hdel"])
@@ -162,7 +146,7 @@ def test_a_reader_with_a_lease_of_more_than_a_day_does_not_read_on(box: Box) -> 
 AT_ONCE, MORE = 200, -2
 
 
-@pytest.mark.parametrize("claim_ms", [CLAIM_MS, 0])
+@pytest.mark.parametrize("claim_ms", [scripted.CLAIM_MS, 0])
 def test_a_release_passes_over_so_many_dead_waiters_and_tells_all_the_rest(box: Box, claim_ms: int) -> None:
     """Otherwise 200,000 of them would stop the server for a second."""
     box.enqueue(*(f"dead:{i}|gone" for i in range(10_000)))
@@ -190,7 +174,10 @@ def test_a_full_queue_takes_no_more_waiters_and_keeps_those_that_it_has(box: Box
 COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, refused": lambda box: box.acquire(THEIRS, waiter=CARA),
     "acquire, fair": lambda box: (box.client.delete(LOCK), box.acquire(waiter=CARA, order="fair")),
-    "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
+    "acquire, granted": lambda box: (
+        box.client.delete(LOCK),
+        box.acquire(waiter=ANNA, order="fair"),
+    ),
     "release, to the first": lambda box: box.hand_on(),
     "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
     "release, and read on": lambda box: box.hand_on(reader=READER),
