@@ -41,7 +41,7 @@ for i = 1, math.floor((#ARGV - 1) / 2) do
         if reads and (redis.call('zscore', readers, string.match(waiter, '^(.*)|')) or -1) + 0 >= now_ms then
             joins = true -- this reader was invited, and does not know it yet
         elseif
-            -- pcall: a server at maxmemory refuses the place. Its waiter polls on, and finds the lock free.
+            -- pcall: a server at maxmemory refuses the place. Its waiter goes on polling, and finds the lock free.
             type(redis.pcall('zadd', queue, ticket, waiter)) ~= 'table'
             and type(redis.pcall('pexpire', queue, queue_ms)) == 'table'
         then

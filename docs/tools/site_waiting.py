@@ -149,7 +149,7 @@ def acquire() -> Picture:
     drawn.box(520, 490, 260, 56, fill=GREEN, opacity=0.22)
     drawn.text(650, 514, textwrap.fill(", ".join(others), 34), size=13)
     drawn.line("M780 518H793V158H582")
-    drawn.text(790, 132, "a hand-off, an expired key, a look,\nor the pause is over", anchor="end", size=12)
+    drawn.text(790, 132, "a hand-off, an expired key, a poll,\nor the pause is over", anchor="end", size=12)
     drawn.line("M650 546V622H149", dashed=True)
     drawn.text(400, 613, "the messages of a quorum are the grant", size=12)
     return drawn

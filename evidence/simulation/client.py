@@ -260,7 +260,7 @@ class Client(Process, Engine):
         self.pause(self.random.expovariate(1 / self.random.choice((0.002, 0.02))))
 
     def pause(self, seconds: float, *, first: bool = False) -> None:
-        """The thread that runs is switched off for so long, and until its process runs; ``first``: not so."""
+        """Switch off the thread that runs, for so long and until its process runs; ``first``: before that."""
         current = self.current
         self.world.tell(f"{current.label} is switched off")
         self.kept_until = max(self.kept_until, self.events.now + seconds)

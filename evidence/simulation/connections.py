@@ -164,9 +164,9 @@ class Connections(connections.Connections[Connection]):
         late = False
         try:
             while not (done() or late or self.closed):
-                left = min(until, waiter.deadline) - self._clock()
-                late = left <= 0
-                yield from parker.park(min(left, self._patience))
+                rest_s = min(until, waiter.deadline) - self._clock()
+                late = rest_s <= 0
+                yield from parker.park(min(rest_s, self._patience))
                 self.read()
                 self._traffic.drop_overdue(self._clock())
         finally:

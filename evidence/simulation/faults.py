@@ -325,7 +325,7 @@ def keep_from_running(nemesis: Nemesis) -> None:
 
 
 def stop_decided(nemesis: Nemesis) -> None:
-    """A process stands still where it has decided a round, and so does a slow master that has to answer."""
+    """A process is stopped where it has decided a round, with a slow master that has not answered yet."""
     client, host, dice = nemesis.client(), nemesis.host(), nemesis.dice
     if client is None:
         return
@@ -337,13 +337,18 @@ def stop_decided(nemesis: Nemesis) -> None:
         if actor is not client or not any(told):
             nemesis.play.behind("kept", 1, stop)
         elif not nemesis.play.over:
-            client.kept, there.extra = (0.0, 0.0), 0.0
+            end()
             for process in (host, client):
                 process.stop()
                 nemesis.later(seconds + dice.choice((0.0, 0.01)), process.go_on)
 
-    client.kept, client.kept_only, there.extra = (1.0, 0.0001), "/t", dice.choice((0.01, 0.05))
+    def end() -> None:
+        client.kept, there.extra = (0.0, 0.0), far
+
+    far, slow = there.extra, dice.choice((0.01, 0.05))
+    client.kept, client.kept_only, there.extra = (1.0, 0.0001), "/t", max(far, slow)
     nemesis.play.behind("kept", 1, stop)
+    nemesis.later(nemesis.duration(), end)
 
 
 def interrupt(nemesis: Nemesis) -> None:

@@ -274,10 +274,10 @@ class Group:
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:
         """``silent``: the old primary does not hear that this replica has gone."""
-        links = [link for link in self.primary.links if link.acknowledged >= 0]  # as INFO counts them
-        others = sum(link.replica is not server for link in links)
-        counted = len(links) if silent else others
-        if server is not self.primary and not (others >= self.configured >= counted):
+        others = [link for link in self.primary.links if link.replica is not server]  # also new ones
+        links = self.primary.links if silent else others
+        counted = sum(link.acknowledged >= 0 for link in links)  # as INFO does
+        if server is not self.primary and not (len(others) >= self.configured >= counted):
             self.world.tell(f"{server.name} is promoted")
             server.lead(silent=silent)
             self._old, self._old_until = self.primary, self.world.events.now + stale_s

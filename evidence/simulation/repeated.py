@@ -76,7 +76,7 @@ def late_waiters(nemesis: Nemesis) -> None:
 
 
 def stop_reading(nemesis: Nemesis) -> None:
-    """Behind a claim the confirmation is late, and the process stands still where it has read if it came."""
+    """Behind a claim the confirmation is late, and the process is stopped right behind its reading."""
 
     def claimed(client: Client | None, _: Host | None) -> None:
         if client is None:

@@ -49,7 +49,7 @@ DISTURBING = {"restart", "keep from running", "silence", "lose commands"}  # beh
 #: Faults that come behind each event of a kind.
 REPEATED = (
     "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",
-    "late healers", "late looks", "close slowly",
+    "late healers", "late looks", "close slowly", "stop reading",
 )  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")

@@ -32,8 +32,7 @@ Quorums == IF OneOfMany THEN SUBSET Masters
            ELSE {Q \in SUBSET Masters : 2 * Cardinality(Q) > Cardinality(Masters)
                                         \/ (Q # {} /\ ~Kept("3.1 quorum"))}
 
-(* "old": the memory will be old enough in so many ticks. "young": the     *)
-(* client waits for no age. Only a holder counts such a vote: rule 3.7.    *)
+(* "old": the memory will be old enough in so many ticks. "young": only a holder counts such a vote: rule 3.7. *)
 None  == [answer |-> "none", wait |-> 0]
 Young == [answer |-> "young", wait |-> 0]
 Votes == {None, Young} \cup [answer: {"old"}, wait: 0..Guard]
@@ -209,7 +208,7 @@ Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 Inv == L1 /\ (\A m \in Masters : OfOne(master[m])) /\ Guarded /\ Covered /\ Exclusion
 
 -----------------------------------------------------------------------------
-(* Guarded and Covered, step by step, for each master alone: no number of masters occurs, so for any N. *)
+(* Guarded and Covered, step by step, for each master alone. The number of masters does not occur. *)
 
 \* After `a` has won, its counted votes guard. Later no step takes a guard away.
 KeepsGuard(a, m) ==

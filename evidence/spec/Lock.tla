@@ -106,8 +106,7 @@ TypeOK ==
     /\ losses \in 0..Losses
 
 -----------------------------------------------------------------------------
-(* Rule 3.6, the handshake: the first script on a connection. All that it  *)
-(* goes by stands on the master at that moment.                            *)
+(* Rule 3.6, the handshake: the first script on a connection. It goes by the master's memory of that moment. *)
 
 \* The server's start is remembered only where something may still look at it.
 StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by this note",

@@ -92,8 +92,7 @@ Ask(c, m) ==
     /\ UNCHANGED <<client, woken, earlier, losses>>
 
 -----------------------------------------------------------------------------
-(* The release script on all masters: the key goes to the first waiter, as *)
-(* a reservation, and a message tells it. Dead waiters are passed over.    *)
+(* A release on all masters: the key goes to the first live waiter, as a reservation, and a message tells it. *)
 
 \* A dead thread of a process that lives still gets the key: the process hears the message.
 Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together IN SelectSeq(s, lives)

@@ -80,8 +80,8 @@ class Engine(Port):
 
     def _grant_uncounted(self, master: int, news: bool) -> None:
         context, now = self.context, self.clock()
-        left, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
-        context.pending_events.add(events.MasterGuarded(context.masters[master], left, reason, news))
+        rest, reason = context.guard.remaining(master, now), context.guard.fault(master, now)
+        context.pending_events.add(events.MasterGuarded(context.masters[master], rest, reason, news))
 
     def _longer_lease(self, master: int, longest: float, before: float) -> None:
         self.context.pending_events.add(events.MaxTtlDiffers(self.context.masters[master], longest, before))

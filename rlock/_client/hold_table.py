@@ -80,10 +80,10 @@ class HoldTable:
             self._on_change()
 
     def hear(self, hold: Hold, *, early: bool = False) -> float:
-        """Read a hold's confirmation if its lease would be over, or always (``early``). When to check it.
+        """Read the confirmation of a hold if its lease would be over, or always (``early``).
 
         Otherwise a process that was stopped would take a confirmed lease for lost. Without the mutex: other
-        threads must not wait for a read from a socket.
+        threads must not wait for a read from a socket. Returns the instant at which to check the lease.
         """
         lease, now, read_at = hold.lease, self.clock(), -math.inf
         while lease.confirmation is not None and (early or read_at < lease.valid_until <= now):

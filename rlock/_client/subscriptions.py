@@ -42,7 +42,7 @@ class Subscriptions(Notifications, Traffic[L]):
         self._unclaimed: list[tuple[str, str, int]] = []
         #: Places whose locks are kept after their release, and until when.
         self.kept: deque[tuple[str, float]] = deque(maxlen=64)
-        #: The tokens of the last places. A message with another one is a stranger's, or another holder's.
+        #: The owners of the last places. A message with another one is a stranger's, or another holder's.
         self._places: deque[bytes] = deque(maxlen=1024)
         self._mutex: Any = threading.RLock()
         self._by_name: dict[str, Subscription] = {}

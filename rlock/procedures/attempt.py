@@ -149,8 +149,8 @@ def settle(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
 
     It ends an acquire that may wait no longer and has not got the lock: such an acquire may return False only
     if one owner was seen on a quorum of masters. After a split vote each contender may only be blocking the
-    others. So the leader (`Ballot.leader`) keeps its votes and asks again (`attempt`). The others ask until
-    one owner has a quorum, and ask again if none gets it: docs/how-it-works.md.
+    others. So the leader (`Ballot.leader`) keeps its votes and asks again (`attempt`). The others only ask
+    who has it until one owner has a quorum, and try again if none gets it: docs/how-it-works.md.
 
     Raises `QuorumUnreachableError` if no quorum names an owner after `SETTLE_TRIES` pauses.
     """

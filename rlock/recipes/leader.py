@@ -48,9 +48,9 @@ class _Term:
         # First: otherwise a confirmation in between would end the term of a lease that it prolongs.
         margin = step_down_margin(lease.ttl if lease.confirmation is None else min(CLAIM_S, lease.ttl))
         # In a forked child no lease is asked for: another thread of its parent may have had the mutex.
-        if engine.pid != os.getpid() or (left := engine.holds.remaining(self.hold) - margin) <= 0.0:
+        if engine.pid != os.getpid() or (rest := engine.holds.remaining(self.hold) - margin) <= 0.0:
             self.over = True
-        return 0.0 if self.over else left
+        return 0.0 if self.over else rest
 
 
 class BaseLeader:

@@ -88,7 +88,7 @@ def free(
 def downgrade(
     wire: Wire, name: str, owner: str, waiter: str, reader: str, lease_ms: int, *, token: int
 ) -> Command:
-    """The holder reads on under the token ``reader``; the readers that wait at the head may join."""
+    """The holder reads on as the owner ``reader``; the readers that wait at the head may join."""
     arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms))
     command = _command(scripts.RELEASE, _release_keys(name), (*arguments, str(token), owner), echo=owner)
     command.acknowledged = True

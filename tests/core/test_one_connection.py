@@ -153,7 +153,7 @@ def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Heari
     assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner, 0)]
 
 
-def test_the_first_waiter_looks_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
+def test_the_first_waiter_polls_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:
     second, place = hearing.contend("x")
     hearing.subscribe(second)
     places = [hearing.place, place]

@@ -35,9 +35,9 @@ def test_the_time_out_is_exact_and_no_round_starts_after_it() -> None:
     assert (world.steps[-1].targets, world.steps[-1].resend_for) == (None, 10.0)
 
 
-def test_a_waiter_for_which_another_one_looks_sends_nothing() -> None:
+def test_a_waiter_for_which_another_one_polls_sends_nothing() -> None:
     """Not even when the lease has run out that refused it: its holder may have renewed it since."""
-    world = World(3, [held_by(ttl_ms=3_000)] * 3, subscribed=True, looks=False)
+    world = World(3, [held_by(ttl_ms=3_000)] * 3, subscribed=True, polls=False)
     assert world.acquire(world.now + 8.0) is None
     assert len(world.sent(scripts.ACQUIRE)) == 1
     assert not [step for step in world.sent(scripts.WAIT) if isinstance(step, Call)]

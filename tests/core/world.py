@@ -12,18 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from rlock._client.engine import Engine
 from rlock.errors import QuorumUnreachableError
 from rlock.model import Code, Fault, FaultKind, Vote
+from rlock.procedures import port
 from rlock.procedures.acquire import acquire
 from rlock.procedures.contender import Contender, Grant
-from rlock.procedures.port import (
-    ClientContext,
-    Masters,
-    Notifications,
-    Port,
-    Request,
-    UnderWay,
-    WaitGenerator,
-    Wake,
-)
+from rlock.procedures.port import ClientContext, Masters, Notifications, Port, Request, WaitGenerator, Wake
 from rlock.procedures.withdraw import withdraw
 from rlock.rules import scripts
 from rlock.rules.command_templates import Command
@@ -111,9 +103,9 @@ class World(Port, Masters, Notifications):
         self.late: tuple[int, Vote] | None = None
         self.grant: Grant | None = None
         self.failures: list[QuorumUnreachableError] = []
-        self.looks = True  # whether the contender looks for all waiters of its process
+        self.polls = True  # whether the contender polls for all waiters of its process
         self.masters = self.notifications = self
-        self.under_way = UnderWay()
+        self.under_way = port.UnderWay()
         names = [f"redis://m{i}" for i in range(masters)]
         guard = Guard(masters, 10.0)
         guard.noted = 10.0
@@ -225,7 +217,7 @@ class World(Port, Masters, Notifications):
     def doubt(self, contender: Contender) -> None: ...
 
     def polls_for(self, contender: Contender) -> Sequence[Place]:
-        return [contender.place] if contender.place is not None and self.looks else []
+        return [contender.place] if contender.place is not None and self.polls else []
 
     def enter(self, contender: Contender) -> WaitGenerator[bool]:
         yield from ()

@@ -184,7 +184,7 @@ def wait():
 sys.stdin.readline()
 ticker = green.spawn(tick)
 waiter = green.spawn(wait)
-green.sleep(1.5)  # after a look of the waiter, which comes every 1.2 s
+green.sleep(1.5)  # after a poll of the waiter, which comes every 1.2 s
 waited = list(ticks)
 tell(half=True)
 got_at = waiter.get()
@@ -293,7 +293,7 @@ def test_other_greenlets_run_while_one_waits_or_holds_and_the_release_wakes_it(m
         assert lock.acquire(timeout=3.2) is False, "the lease was not renewed while its holder slept"
         told = waiting.facts()
         assert waiting.end() == 0
-    # A waiter that heard nothing would look again 0.9 s later.
+    # A waiter that heard nothing would poll again 0.9 s later.
     assert told["got_at"] - released < 0.6
     assert told["ticks"] > 30
     assert told["longest"] < 0.5

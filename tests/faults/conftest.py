@@ -26,8 +26,8 @@ from .proxy import Proxy
 
 #: Masters that were started a moment ago vote at once: most tests here start their own.
 GUARD_OFF: dict[str, Any] = {"restart_guard": 0}
-#: The longest that a waiter sleeps before it looks again, told or not, with some room for two busy cores.
-LOOK_S = 3.0
+#: The longest that a waiter sleeps before it polls again, told or not, with some room for two busy cores.
+POLL_S = 3.0
 
 _PRELUDE = f"""\
 import os, signal, sys, time

@@ -20,7 +20,7 @@ from ..servers import Fleet, name_of, tell
 from ..telemetry.happenings import Ledger
 from .checks import excluded, holders, subscribers, unharmed, usable, waiting, within
 from .clock import Clock
-from .conftest import LOOK_S, Clocked, Scene, Scenes, Waiter
+from .conftest import POLL_S, Clocked, Scene, Scenes, Waiter
 
 
 def test_a_slow_minority_makes_nobody_slower(masters: Fleet, scenes: Scenes) -> None:
@@ -62,7 +62,7 @@ def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sen
         # Less the drift of 0.102 s, and less all of what it took.
         assert lock.remaining() < 10.0 - 0.102 - took + 0.2
         excluded(other)
-    with within(LOOK_S):
+    with within(POLL_S):
         usable(other)
 
 
@@ -110,11 +110,11 @@ def test_subscriptions_that_fell_silent_are_made_again_and_told_once(
         told = {(name_of(proxy.url), "silent") for proxy in scene.proxies}
         for proxy in scene.proxies:
             proxy.forget_subscribers()
-    lock.release()  # nobody is told; a look finds it
+    lock.release()  # nobody is told; a poll finds it
     # TCP would notice it after 11 s, or after a quarter of an hour if bytes of the client are on their way.
-    assert waiter.got(2 * LOOK_S)
+    assert waiter.got(2 * POLL_S)
     assert eventually(lambda: len(news(ledger)) == len(told), 5.0)
-    time.sleep(0.5)  # it subscribes and looks at once, and sleeps again
+    time.sleep(0.5)  # it subscribes and polls at once, and sleeps again
     assert eventually(lambda: all(subscribers(url) == 1 for url in scene.urls))
     released_at = time.monotonic()
     heard.release()
@@ -147,7 +147,7 @@ def test_fair_waiters_that_hear_nothing_cost_one_claim_each(later_ones: bool, sc
             proxy.mend()
     times = [silent_at, *(at for at in held[0] if at > silent_at)]
     pauses = [later - earlier for earlier, later in pairwise(times) if later - earlier > 0.4]
-    assert sum(pauses) < 4.6, pauses  # a claim and a look for each of three
+    assert sum(pauses) < 4.6, pauses  # a claim and a poll for each of three
 
 
 def test_a_closed_port_is_refused_at_once_and_the_error_says_so(scene: Scene) -> None:
@@ -177,7 +177,7 @@ def test_connections_that_are_reset_are_made_again_and_neither_holder_nor_waiter
         lock.check()
         assert not waiter.done
     reset()
-    with within(LOOK_S):
+    with within(POLL_S):
         lock.release()
         assert waiter.got()
     reset()
@@ -214,7 +214,7 @@ def test_a_dead_holders_lock_is_free_after_its_lease_although_the_clock_of_a_min
     clocks[0].step(-60.0)
     dead.process.kill()
     other = scene.client()
-    with within(1.2 + LOOK_S):
+    with within(1.2 + POLL_S):
         assert other.lock("x").acquire()
     first, second, _ = holders(scene.urls)
     assert first != second, "there the dead one has it for a minute more"
@@ -238,7 +238,7 @@ def test_waiters_in_fair_mode_are_all_served_although_the_masters_clocks_disagre
         waiting(holder, i + 1)
         clocks[0].step(-3600.0)  # and while they wait
         clocks[1].step(3600.0)
-    with within(2 * LOOK_S):
+    with within(2 * POLL_S):
         if holder.status("x").locked:
             lock.release()
         for waiter in queue:

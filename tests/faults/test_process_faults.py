@@ -13,7 +13,7 @@ from rlock.rules.keys import NOTE, fence, queue
 from ..lock.conftest import StartChild, eventually
 from ..servers import Fleet, raw
 from .checks import everywhere, excluded, holders, refuse_threads, subscribers, usable, waiting, within
-from .conftest import LOOK_S, FreshMasters, Scene, Scenes, Waiter
+from .conftest import POLL_S, FreshMasters, Scene, Scenes, Waiter
 from .hands import Event, judge, rounds
 
 HOW = ("killed", "stopped")
@@ -144,7 +144,7 @@ def test_a_holder_that_was_stopped_past_its_lease_is_told_so_and_does_not_hurt_i
     excluded(other)
     child.process.send_signal(signal.SIGSTOP)
     successor = other.lock("x", renew=False)  # a renewal would put back what the child takes away
-    with within(1.2 + LOOK_S):
+    with within(1.2 + POLL_S):
         assert successor.acquire()
     mine = holders(scene.urls)
     child.process.send_signal(signal.SIGCONT)

@@ -16,7 +16,7 @@ import rlock
 from ..lock.conftest import eventually
 from ..servers import acl_user, name_of, raw, tell
 from .checks import everywhere, excluded, holders, unharmed, usable, waiting, within
-from .conftest import LOOK_S, FreshMasters, Scene, Scenes, Waiter
+from .conftest import POLL_S, FreshMasters, Scene, Scenes, Waiter
 
 
 @contextlib.contextmanager
@@ -148,12 +148,12 @@ def without(scene: Scene, permission: str) -> list[str]:
     return [acl_user(url, "worker", "~*", "&*", "+@all", permission) for url in scene.urls]
 
 
-def test_without_the_permission_to_publish_a_waiter_finds_the_lock_by_looking(scene: Scene) -> None:
+def test_without_the_permission_to_publish_a_waiter_finds_the_lock_by_polling(scene: Scene) -> None:
     lock, other = scene.held(10.0, without(scene, "-publish"))
     waiter = Waiter(other)
     waiting(scene.client())
     lock.release()
-    with within(LOOK_S):
+    with within(POLL_S):
         assert waiter.got()
 
 
@@ -188,12 +188,12 @@ def test_a_majority_that_takes_no_more_clients_is_an_error_for_newcomers_and_ser
         told = r"max number of clients|too many clients"
         with within(2.0), pytest.raises(rlock.QuorumUnreachableError, match=told):
             fresh.client().lock("x").acquire(timeout=0.3)
-        # It is connected, but there is no room for a subscription: it looks now and then.
+        # It is connected, but there is no room for a subscription: it polls now and then.
         waiter = Waiter(other)
         time.sleep(1.7)
         lock.check()
         lock.release()
-        with within(LOOK_S):
+        with within(POLL_S):
             assert waiter.got()
         for server in servers:
             server.config_set("maxclients", "1000")

@@ -25,7 +25,7 @@ from rlock.testing.local.embedded import Master, ServerBinary
 from ..cli.test_doctor import doctor
 from ..docs.pages import DOCS, marked
 from ..faults.clock import Clock
-from ..faults.conftest import LOOK_S, Waiter
+from ..faults.conftest import POLL_S, Waiter
 from ..faults.conftest import _clock_library as _clock_library
 from ..fixtures import FLAVOURS
 from ..servers import AnyMaster, acl_user, raw
@@ -38,7 +38,7 @@ HARMS: dict[str, Callable[[ReplicatedGroup, Server], None]] = {
     "stop": lambda _, old: old.pause(),
     "partition": lambda group, old: group.shut_out(old),
 }
-SLACK_S = 6.0  # beyond the lease and the restart guard: Sentinels, and a look of a waiter
+SLACK_S = 6.0  # beyond the lease and the restart guard: Sentinels, and a poll of a waiter
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -194,7 +194,7 @@ def test_failovers_between_clocks_that_differ_let_nobody_in_and_cost_a_holder_no
                     assert not other.lock("held").acquire(timeout=0.1)
             assert waiter.got()
             free_s = late_s if behind else guard_time(SKEWED_TTL)
-            assert free_s - 0.5 < waiter.got_at - died_at < free_s + LOOK_S
+            assert free_s - 0.5 < waiter.got_at - died_at < free_s + POLL_S
             tokens.append(usable(other))
             with pytest.raises(rlock.LeaseLostError):
                 lease.release()

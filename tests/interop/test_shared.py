@@ -135,7 +135,7 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     waiter = Waiter(client, name="job")
     assert eventually(lambda: raw(urls[-1]).zcard("rlock:{job}:queue") == 1)
     time.sleep(0.2)
-    # While one thread of Java has all of them, it sleeps: a look now and then, and no rounds.
+    # While one thread of Java has all of them, it sleeps: a poll now and then, and no rounds.
     before = [raw(url).info("commandstats")["cmdstat_evalsha"]["calls"] for url in urls]
     time.sleep(1.0)
     after = [raw(url).info("commandstats")["cmdstat_evalsha"]["calls"] for url in urls]
@@ -143,7 +143,7 @@ def test_a_waiter_is_woken_by_an_unlock_of_java(masters: Fleet, shared: MakeShar
     began = time.monotonic()
     java.unlock()
     assert waiter.got(10)
-    assert waiter.got_at - began < 0.6, "it was not woken, it looked"
+    assert waiter.got_at - began < 0.6, "it was not woken, it polled"
     assert not left(urls[0])
 
 

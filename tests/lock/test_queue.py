@@ -133,7 +133,7 @@ def test_a_forgotten_waiter_takes_its_place_again(client: Client, urls: list[str
         for url in urls:
             assert 0 < raw(url).pttl("rlock:{x}:queue") <= QUEUE_TTL_S * 1000
             raw(url).delete("rlock:{x}:queue")
-        # Each looks at one master in a second or so.
+        # Each polls one master in a second or so.
         assert eventually(lambda: client.status("x").queue_length == 2, within=15.0)
         assert queue_of(client) == [str(first.process.pid), str(second.process.pid)]
     first.line()

@@ -157,7 +157,7 @@ def one_server(facts: Facts, fleet: Fleet) -> Iterator[Finding]:
     elif facts.unheard:
         yield error(
             "a message that was published reached no subscriber, though there was one",
-            "a release does not wake waiters, and they sleep until they look again",
+            "a release does not wake waiters, and they sleep until they poll again",
             "name the server itself: a proxy or firewall that drops messages, or two servers behind one name",
         )
     if facts.twice:

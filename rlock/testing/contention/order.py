@@ -24,7 +24,7 @@ from .checker import Finding, by_lock
 from .history import History
 from .journal import SECOND
 
-#: Waiters look at one master after another, every 1.44 s at most, and put themselves back (5 masters).
+#: Waiters poll one master after another, every 1.44 s at most, and put themselves back (5 masters).
 SETTLE_S = 8.0
 
 

@@ -67,10 +67,10 @@ class Readers(Keyspace):
         while left and (first := self._first(queue)) is not None and is_shared(first):
             left -= 1
             self._zrem(queue, first)
-            token, bar, _ = first.rpartition("|")
-            if bar and token != owner and self._publish(channel + _client(first), token) > 0:
+            to, bar, _ = first.rpartition("|")
+            if bar and to != owner and self._publish(channel + _client(first), to) > 0:
                 invited += 1
-                self._add_reader(readers, token, claim_ms)
+                self._add_reader(readers, to, claim_ms)
         return invited, left
 
     def _readers(
