@@ -2,8 +2,7 @@
 
 ``master``          one clean master                       ``raw(master.url)`` looks into it
 ``any_server``      one clean master of every flavour found (the test runs once for each)
-``masters``         five clean masters: ``masters.urls``, ``masters[0]``, ``masters(3)``
-``masters1``, ``masters3``  the first one and the first three of these
+``masters``         five clean masters: ``masters.urls``, ``masters[0]``; ``masters1``, ``masters3``: so many
 ``memory_masters``  five masters of `rlock.testing`; ``real_masters`` are never those
 ``fresh_masters``   ``fresh_masters(3, args=...)``: processes of the test's own, ended with it
 ``server``          the ServerBinary that the fleets run on

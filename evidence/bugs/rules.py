@@ -366,8 +366,7 @@ def given_up_early(patches: Patches) -> None:
 
 @bug("closed while it detaches", "3.12")
 def closed_while_it_detaches(patches: Patches) -> None:
-    """A client that was closed in the middle of a detach undid no handle that nobody had. The lock stayed
-    taken until the end of its lease."""
+    """A client that was closed during a detach did not undo the handle. Nobody had the lock for its lease."""
     detaching: set[str] = set()
 
     def handle_of(genuine: Any, *args: Any) -> Any:

@@ -23,8 +23,7 @@ from .registry import Patches, around, bug
 @bug("no look behind a new subscription", "4.1")
 @around(notifications.Subscription, "confirm")
 def resubscribed_blindly(genuine: Any, self: Any, master: int) -> None:
-    """A waiter whose subscription had to be made again did not look at once: it slept over the releases of
-    the time in between."""
+    """A waiter whose subscription was made again did not ask at once, and slept over the releases before."""
     self.lost.discard(master)
     genuine(self, master)
 
@@ -39,8 +38,7 @@ def never_doubted(patches: Patches) -> None:
 @bug("wake-up lost by a dead waiter", "4.4")
 @around(Master, "_publish")
 def handed_to_the_dead(genuine: Any, self: Master, channel: str, text: str) -> Any:
-    """A release handed the lock to a waiter that nobody listened for any more. The others slept on for the
-    time of its claim."""
+    """A release handed the lock to a waiter that nobody listened for. The others slept through its claim."""
     return max("|" in channel, genuine(self, channel, text))
 
 

@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, int]] = {
         "late healers": 1,
     },
     "messages": {
-        "late commands": 12, "late waiters": 8, "overtaken": 12, "stray tokens": 6, "evictions": 6,
+        "late commands": 12, "overtaken": 12, "stray tokens": 6, "evictions": 6,
         "uneven": 6, "let go": 2, "newcomer": 1, "cut": 1, "one fewer": 5,
     },
 }  # fmt: skip

@@ -103,6 +103,8 @@ class Oracles:
         elif what == "hand-off" and host is not None:
             for name in self.play.locks:
                 for token in host.left(name):
+                    if host.index in self._evicted.get(token, ()):
+                        self._judge_evicted(token)
                     to = self.world.clients[int(token[1:4])]
                     handed = host not in self._votes[token]  # and no reader that was there before
                     handed &= token not in self.referee.reads.values()

@@ -58,23 +58,6 @@ def late_commands(nemesis: Nemesis) -> None:
     behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), partial(delay, nemesis, share, spans))
 
 
-def late_waiters(nemesis: Nemesis) -> None:
-    """Behind each event of a kind one that waits, or the client of the event, does not run for a while."""
-    dice = nemesis.dice
-    what = dice.choice(("release", "hand-off", "claim", "queued"))
-    spans = dice.choice(((0.1, 0.9), (0.9, 1.7), (1.2, 2.4)))
-
-    def stop(client: Client | None, _: Host | None) -> None:
-        if what == "release":
-            waiting = [each for each in nemesis.world.clients if each.under_way.acquiring and not each.dead]
-            client = dice.choice(waiting) if waiting else None
-        if client is not None and not client.stopped and not client.dead:
-            client.stop()
-            nemesis.later(dice.uniform(*spans), client.go_on)
-
-    behind_each(nemesis, what, dice.choice((0.3, 0.7)), stop)
-
-
 def stop_reading(nemesis: Nemesis) -> None:
     """Behind a claim the confirmation is late, and the process is stopped right behind its reading."""
 
@@ -393,6 +376,6 @@ def late_healers(nemesis: Nemesis) -> None:
 
 
 REPEATED = (
-    late_commands, late_waiters, late_looks, overtaken, stray_tokens, uneven, evictions, late_healers,
+    late_commands, late_looks, overtaken, stray_tokens, uneven, evictions, late_healers,
     one_fewer, out_of_reach, onlookers, broken_off, close_slowly, leave_early, stop_reading,
 )  # fmt: skip

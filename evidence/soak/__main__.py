@@ -3,9 +3,7 @@
     python -m evidence.soak [--masters 3|5] [--ttl 2|10] [--minutes 3] [--seed N] [--faults kill ...]
     python -m evidence.soak --counter       lost updates with and without the fencing token, Jepsen's workload
 
-With ``--edn FILE`` Porcupine judges the history, too (needs Go).
-
-Exit status: 0 all checks passed; 1 one failed.
+With ``--edn FILE`` Porcupine judges the history, too (needs Go). Exit status: 0 passed; 1 a check failed.
 """
 
 from __future__ import annotations

@@ -80,10 +80,9 @@ class HoldTable:
             self._on_change()
 
     def hear(self, hold: Hold, *, early: bool = False) -> float:
-        """Read the confirmation of a hold if its lease would be over, or always (``early``).
+        """Read a hold's confirmation if its lease would be over, or always (``early``). Without the mutex.
 
-        Otherwise a process that was stopped would take a confirmed lease for lost. Without the mutex: other
-        threads must not wait for a read from a socket. Returns the instant at which to check the lease.
+        Returns the instant to check. Otherwise a stopped process would take a confirmed lease for lost.
         """
         lease, now, read_at = hold.lease, self.clock(), -math.inf
         while lease.confirmation is not None and (early or read_at < lease.valid_until <= now):

@@ -104,7 +104,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
         # Another waiter of this process has subscribed: the first round can ask for a place.
         yield from _subscribe(port, contender, 0.0)
     while True:
-        timeout = _time_for(until - clock(), options)
+        timeout = time_for(until - clock(), options)
         grant = yield from attempt(port, contender, timeout, keep=until == AT_ONCE)
         if grant is not None:
             return grant._replace(handed=True) if wake is Wake.HANDED else grant
@@ -158,7 +158,7 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             return None
 
 
-def _time_for(remaining: float, options: LockOptions) -> float:
+def time_for(remaining: float, options: LockOptions) -> float:
     """The time-out of a round: at most the remaining time, but long enough for a round to succeed."""
     timeout = options.lease.request_timeout
     return timeout if remaining <= 0 else min(timeout, max(remaining, timing.LAST_ROUND_S))
@@ -250,7 +250,7 @@ def _ask_one(
         else:
             command = commands.status(contender.name, waiters=1, guarded=context.guard.on)
         last = (last + 1) % masters
-        timeout = _time_for(contender.until - context.clock(), contender.options)
+        timeout = time_for(contender.until - context.clock(), contender.options)
         ballot = yield from port.masters.call(Request(command, timeout, Settle.ALL, (last,)))
         vote = ballot.votes.get(last)
         if vote is not None and vote.code != Code.FAULT:

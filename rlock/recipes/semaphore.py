@@ -14,10 +14,10 @@ from .._client.engine import Engine
 from ..base import OnLost
 from ..errors import NO_PERMIT, LeaseLostError, NotHeldError, OptionsError, QuorumUnreachableError
 from ..model import LeaseState, LockStatus
-from ..procedures.acquire import AT_ONCE
+from ..procedures.acquire import AT_ONCE, time_for
 from ..procedures.attempt import take_place
 from ..procedures.contender import Contender
-from ..procedures.inspect import told
+from ..procedures.inspect import told, unreachable
 from ..procedures.port import Request, WaitGenerator
 from ..rules import commands
 from ..rules.holds import Hold
@@ -85,12 +85,12 @@ class Permits(Holding):
 
     def _acquire_gen(self, engine: Engine, until: float) -> WaitGenerator[bool]:
         try:
-            first, *permits = yield from self._statuses(engine)
+            first, *permits = yield from self._statuses(engine, until)
             queues = self._gate._options.fair and (first.locked or first.queue_length)
             if not queues and (yield from self._take_one(engine, permits)):
                 return True
         except QuorumUnreachableError:
-            if until == AT_ONCE:
+            if engine.clock() >= until:
                 raise
         got: bool | None = None
         while got is None and until > AT_ONCE and (yield from engine.acquire(self._gate._options, until)):
@@ -106,12 +106,12 @@ class Permits(Holding):
     def _wait_for_one(self, engine: Engine, listener: _Listener, until: float) -> WaitGenerator[bool | None]:
         """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
         gate, random, failures = engine.held(self._gate.name), engine.context.random, 0
-        yield from listener.subscribe(self._gate._options.lease.request_timeout)
+        yield from listener.subscribe(time_for(until - engine.clock(), self._gate._options))
         while engine.holds.state(gate) is not LeaseState.LOST:
             # Before the question: otherwise a release in between would send no message here.
             subscribed = all(engine.notifications.is_subscribed(lock.name) for lock in self._permits)
             try:
-                permits = (yield from self._statuses(engine))[1:]
+                permits = (yield from self._statuses(engine, until))[1:]
                 if (yield from self._take_one(engine, permits)):
                     return True
                 failures = 0
@@ -133,12 +133,14 @@ class Permits(Holding):
             yield from listener.wait(min(now + wait, until))
         return None
 
-    def _statuses(self, engine: Engine) -> WaitGenerator[list[LockStatus]]:
+    def _statuses(self, engine: Engine, until: float) -> WaitGenerator[list[LockStatus]]:
         """The status of the gate and of all permits, in one round trip."""
-        context, timeout = engine.context, self._gate._options.lease.request_timeout
+        context, timeout = engine.context, time_for(until - engine.clock(), self._gate._options)
         asked = [commands.status(lock.name, waiters=1, guarded=context.guard.on) for lock in self._locks]
         requests = [Request(command, timeout, Settle.VERDICT) for command in asked]
         ballots = yield from engine.masters.call_many(requests)
+        if (least := min(ballots, key=lambda ballot: ballot.answered)).answered < context.quorum:
+            raise unreachable(context, self._gate.name, least)
         return [told(context, lock.name, ballot) for lock, ballot in zip(self._locks, ballots, strict=True)]
 
     def _take_one(self, engine: Engine, statuses: Sequence[LockStatus]) -> WaitGenerator[bool]:
@@ -160,6 +162,8 @@ class Permits(Holding):
                     return True
             except QuorumUnreachableError as error:
                 failure = error
+                if len(error.faults) > len(engine.context.masters) - engine.context.quorum:
+                    break  # no permit can be had: each further one would cost another time-out
         if failure is not None:
             raise failure
         return False
@@ -198,10 +202,7 @@ class _Listener:
             yield from self._notifications.subscribe(contender, timeout)
 
     def wait(self, until: float) -> WaitGenerator[None]:
-        """Sleep until an instant, or until a quorum of masters told that a permit is free.
-
-        Forget all messages then: the next question to the masters answers them.
-        """
+        """Sleep until an instant, or until a quorum told that a permit is free. Forget all messages then."""
         yield from self._notifications._read_until(self, self._has_reason, until)  # type: ignore[arg-type]
         for contender in self._contenders:
             contender.inbox.take_reason()
@@ -218,6 +219,5 @@ class _Listener:
             contender.inbox.wake_if_due(now)
 
     def close(self) -> None:
-        """End the subscriptions. Waits for nothing."""
         for contender in self._contenders:
             self._notifications.unsubscribe(contender, withdrawn=True)

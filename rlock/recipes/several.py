@@ -15,7 +15,7 @@ from typing import Any
 from .._client.engine import Engine
 from ..base import OnLost
 from ..errors import LeaseLostError, OptionsError, QuorumUnreachableError, RLockError
-from ..procedures.acquire import AT_ONCE
+from ..procedures.acquire import AT_ONCE, time_for
 from ..procedures.attempt import attempt
 from ..procedures.contender import Contender
 from ..procedures.port import WaitGenerator
@@ -114,7 +114,7 @@ def _acquire_all(engine: Engine, wanted: Sequence[LockOptions], until: float) ->
     """Acquire all names, or none. False: the time is over, and another owner had one of them."""
     kept: dict[str, Hold] = {}
     patient_until = until
-    while refused := (yield from _try_all(engine, [each for each in wanted if each.name not in kept])):
+    while refused := (yield from _try_all(engine, [each for each in wanted if each.name not in kept], until)):
         if kept and refused.name < max(kept):
             yield from _give_back(engine, kept)
         limit = min(until, patient_until) if kept else until
@@ -141,7 +141,7 @@ def _give_back(engine: Engine, kept: dict[str, Hold]) -> WaitGenerator[None]:
     kept.clear()
 
 
-def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Contender | None]:
+def _try_all(engine: Engine, wanted: Sequence[LockOptions], until: float) -> WaitGenerator[Contender | None]:
     """Ask for all names in one round trip. Returns the first one that was refused; then none is held."""
     key, packed = engine.key(), Packed(engine)
     contenders = [engine.contender(key, options, AT_ONCE) for options in wanted]
@@ -151,7 +151,7 @@ def _try_all(engine: Engine, wanted: Sequence[LockOptions]) -> WaitGenerator[Con
     try:
         for contender in contenders:
             yield from engine.prepare(contender)
-        attempts = [attempt(packed, each, each.options.lease.request_timeout) for each in contenders]
+        attempts = [attempt(packed, one, time_for(until - engine.clock(), one.options)) for one in contenders]
         grants = yield from together(engine.masters, attempts)
         pairs = list(zip(contenders, grants, strict=True))
         refused = next((each for each, grant in pairs if grant is None), None)

@@ -13,8 +13,7 @@ DRIFT_FLOOR_S = 0.002  # expiry on the masters has a resolution of 1 ms; both en
 POLL_CAP_S = 1.2  # the longest sleep of a waiter, with or without a message: pub/sub delivers at most once
 #: The longest sleep of a waiter that is subscribed on fewer masters than a quorum: it depends on polling.
 POLL_CAP_UNSUBSCRIBED_S = 0.25
-#: A waiter polls for all waiters of its process if the first of them has not polled for this long.
-POLL_LATE_S = 2 * POLL_CAP_S
+POLL_LATE_S = 2 * POLL_CAP_S  # a waiter polls for all of its process if the first one has not for this long
 #: A waiter retries this long after fewer masters than a quorum published a release.
 PARTIAL_QUORUM_S = 0.03
 #: A waiter to which fewer masters than a quorum handed the lock retries after this time, or later.

@@ -13,12 +13,13 @@ import pytest
 
 import rlock
 from rlock.events import MasterFailed
+from rlock.rules.keys import queue
 from rlock.testing.local.spawn import free_port
 
-from ..lock.conftest import eventually, running
-from ..servers import Fleet, name_of, tell
+from ..lock.conftest import eventually, in_background, running
+from ..servers import Fleet, name_of, raw, tell
 from ..telemetry.happenings import Ledger
-from .checks import excluded, holders, subscribers, unharmed, usable, waiting, within
+from .checks import everywhere, excluded, holders, subscribers, unharmed, usable, waiting, within
 from .clock import Clock
 from .conftest import POLL_S, Clocked, Scene, Scenes, Waiter
 
@@ -48,6 +49,21 @@ def test_the_first_question_to_all_waits_for_a_master_that_connects_late(ask: st
         assert [view.fault for view in client.status("x").masters] == [None] * 3
     else:
         assert list(client.init().values()) == [None] * 3
+
+
+@pytest.mark.rule("3.10")
+def test_a_late_release_hands_nothing_to_a_holder_that_was_evicted(scene: Scene) -> None:
+    lock, other = scene.client(urls=scene.proxied(1)).lock("x"), scene.client()
+    lock.acquire()
+    assert everywhere(scene.urls)
+    got = in_background(scene.client().lock("x").acquire)
+    waiting(other)
+    assert eventually(lambda: raw(scene.urls[2]).exists(queue("x")))
+    scene.proxies[0].hold(replies=False)
+    lock.release()
+    assert got.result(10)
+    assert len(other.evict("x")) == 2, "also the former holder, on the last master"
+    assert holders(scene.urls) == [None] * 3
 
 
 def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(scene: Scene) -> None:

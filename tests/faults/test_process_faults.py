@@ -64,9 +64,12 @@ def test_without_a_majority_acquire_raises_and_a_holder_loses_the_lock_when_its_
 ) -> None:
     told: list[rlock.LeaseLostError] = []
     lock, other = fresh.held(1.5, on_lost=told.append)
+    usable(another := fresh.client(), name="y")
     gone = fresh.fleet[1:]
     harm(gone, how)
     ends_at = time.monotonic() + lock.remaining()
+    with within(0.4), pytest.raises(rlock.QuorumUnreachableError):
+        another.semaphore("y", permits=3).acquire(timeout=0.1)
     for arguments in ((False, -1), (True, 0.5)):
         with within(2.5), pytest.raises(rlock.QuorumUnreachableError, match="votes of 2 masters") as caught:
             other.lock("x").acquire(*arguments)
