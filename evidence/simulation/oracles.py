@@ -292,13 +292,13 @@ class Oracles:
     def _is_idle(self, name: str) -> bool:
         """Whether a quorum of masters would grant the lock, nobody has it, and somebody waits."""
         clients = [client for client in self.world.clients if not client.dead]
-        if not any(client.subscriptions.waiting(name) for client in clients):
-            return False
         holds = [(client, hold) for client in clients for hold in client.holds if hold.name == name]
         now, valid = self.events.now, [(each, hold) for each, hold in holds if valid_for(each, hold) > 0]
         if any(hold.options.shared and hold.renewal_stop(each.clock()) is not None for each, hold in valid):
             self._read_for_the_rest[name] = now
             self._read_beside[name] = now if len(valid) > 1 else self._read_beside[name]
+        if not any(client.subscriptions.waiting(name) for client in clients):
+            return False
         writes = any(not hold.options.shared for _, hold in valid)
         if writes or any(kept == name and now < until + LOOK_S for kept, until in self.referee.kept.values()):
             return False
