@@ -13,7 +13,7 @@
 -- ARGV[4] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
 --                              owner token; empty: nothing (an undo)
 -- ARGV[5] waiter         text  `<owner>|<client_id>`, the place to leave, with a hand-off to it; may be empty
--- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted); may be empty
+-- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted: its place goes, too)
 -- ARGV[7] reader         text  the owner token with which the owner reads on; without it ARGV[7] and ARGV[8]
 --                              are left out
 -- ARGV[8] reader_ms      ms    its lease
@@ -42,6 +42,12 @@ if ban_ms and ban_ms ~= '' then
     -- A DEL first: a server at maxmemory lets a script store something only after another write.
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
+    -- Otherwise a master that has not handed it the lock yet would do so later. Its place is near the head.
+    for _, place in ipairs(redis.pcall('zrange', queue, 0, 99)) do
+        if string.match(place, '^(.*)|') == owner then
+            redis.pcall('zrem', queue, place)
+        end
+    end
 end
 local leaves = waiter and waiter ~= ''
 if leaves then
@@ -198,9 +204,6 @@ if first or reader or reading or claim_ms == '0' then
         end
         left = left - 1
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
-        if holder == owner then
-            holder = nil -- an evicted owner, whose place came back late, must not get the lock again
-        end
         -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
         local token, now_us
         if holder and left == limit - 1 then

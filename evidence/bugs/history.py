@@ -268,13 +268,6 @@ def healed_after_release(patches: Patches) -> None:
     patches.set(renew, "_stand", lambda _: True)
 
 
-@bug("eviction that leaves the place", "3.10")
-def place_stays(patches: Patches) -> None:
-    """A holder that was handed the lock by a quorum was evicted, and a master that had not handed it over yet
-    did so later. With one that forgot the eviction that was a quorum again."""
-    patches.wrap(commands, "evict", lambda genuine, *words: genuine(*words[:4]))
-
-
 @bug("eviction without a ban", "3.7")
 @around(Master, "_release")
 def no_ban(genuine: Any, self: Master, keys: Sequence[str], *words: str) -> Reply:
@@ -306,19 +299,11 @@ def token_without_lock(genuine: Any, self: Master, *words: Any) -> Reply:
     return [reply[0] or 1, *reply[1:]]
 
 
-@bug("eviction hands to the evicted", "3.7")
+@bug("eviction hands to the evicted", "3.10")
 def evicted_is_next(patches: Patches) -> None:
-    """The place of an evicted owner came back late, and its eviction handed the lock to that place. The
-    operator had told others that it was free."""
-    place_stays(patches)  # it hid behind the mend of this one
-
-    def release(genuine: Any, self: Master, keys: Sequence[str], channel: str, *words: str) -> Any:
-        reply: Reply = genuine(self, keys, channel if len(keys) < 6 else "", *words)
-        if len(keys) == 6 and channel and reply[0] == 1:
-            genuine(self, keys, channel, *words[:3], "", "", words[-2], "")
-        return reply
-
-    patches.wrap(Master, "_release", release)
+    """The place of an evicted owner stayed, or came back late. Its eviction, or a later release, handed it
+    the lock, although the operator had told others that it was free."""
+    patches.set(Master, "_take_place", lambda *_: None)
 
 
 @bug("proposal below known tokens", "3.8")

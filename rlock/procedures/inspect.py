@@ -131,12 +131,9 @@ def evict(
         before, votes = len(evicted), ballot.votes.values()
         # All readers are named together, and each of them has a key of its own.
         named = [owner for vote in votes for owner in vote.queue.readers or (vote.holder,) if owner]
-        # Otherwise a master that has not handed it the lock yet would do so later.
-        places = {owner_of_waiter(waiter): waiter for vote in votes for waiter, _ in vote.queue.waiters}
         for holder in [each for each in dict.fromkeys(named) if owners is None or each in owners]:
             # The masters note the eviction: otherwise the holder's watchdog would put the key back.
-            ban_s, place = 2 * masters.context.guard.max_ttl, places.get(holder, "")
-            command = commands.evict(masters.context.wire, name, holder, ban_s, place)
+            command = commands.evict(masters.context.wire, name, holder, 2 * masters.context.guard.max_ttl)
             done = yield from masters.call(Request(command, timeout, Settle.ALL))
             if sum(vote.code != Code.FAULT for vote in done.votes.values()) < done.quorum:
                 raise unreachable(masters.context, name, done)

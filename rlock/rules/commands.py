@@ -110,9 +110,9 @@ def nudge(wire: Wire, name: str) -> Command:
     return free(wire, name, "", publish=False)
 
 
-def evict(wire: Wire, name: str, owner: str, ban_s: float, place: str = "") -> Command:
-    """Take the lock and its place from a holder; for ``ban_s`` seconds no client heals it for that owner."""
-    arguments = (*_announcement(wire, name), place, str(round(ban_s * 1000)), "0", owner)
+def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
+    """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
+    arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(scripts.RELEASE, (*_release_keys(name), evicted(name, owner)), arguments, echo=owner)
 
 

@@ -121,6 +121,7 @@ class Master(Readers):
         lock, queue, fence, _, readers = keys[:5]
         if ban_ms != "":
             self.write(keys[5], owner, ban_ms)
+            self._take_place(queue, owner)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -184,7 +185,7 @@ class Master(Readers):
                 continue
             left -= 1
             self._zrem(queue, first)
-            if "|" not in first or _token(first) == owner:
+            if "|" not in first:
                 continue
             grant = holder = _token(first)
             if left == PASSED_OVER - 1:
@@ -199,6 +200,11 @@ class Master(Readers):
             message = owner
         told = self._publish(channel, message) if message else 0
         return [code, owner.encode(), told if left else UNFINISHED, 0, 0]
+
+    def _take_place(self, queue: str, owner: str) -> None:
+        for place, _ in self.line(queue)[:100]:
+            if place.startswith(f"{owner}|"):
+                self._zrem(queue, place)
 
     def _give(self, lock: str, holder: str, lease_ms: str, count: str = "1") -> None:
         self._set(lock, holder, count)
