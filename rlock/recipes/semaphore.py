@@ -162,7 +162,7 @@ class Permits(Holding):
                     return True
             except QuorumUnreachableError as error:
                 failure = error
-                if len(error.faults) > len(engine.context.masters) - engine.context.quorum:
+                if error.answered < error.quorum:
                     break  # no permit can be had: each further one would cost another time-out
         if failure is not None:
             raise failure
