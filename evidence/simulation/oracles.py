@@ -88,6 +88,9 @@ class Oracles:
                 self._watch_vote(client, host, owner)
             if host.index in self._evicted.get(owner, ()):
                 self._judge_evicted(owner)
+            for name in self.play.locks if is_shared(owner) else ():
+                if len(host.left(name)) > 1:  # it may come and leave between two samples
+                    self._read_for_the_rest[name] = self._read_beside[name] = self.events.now
         elif what == "evict" and host is not None:
             self._watch_evicted(host, owner)
         elif what == "closed" and client is not None and self.mode == "deaths":
