@@ -51,7 +51,7 @@ class Queue(NamedTuple):
 
     length: int = 0
     waiters: Sequence[tuple[str, int]] = ()  # the first of them, with their tickets; in a status only
-    readers: Sequence[str] = ()  # the tokens of the readers that hold it, or are invited; in a status only
+    readers: Sequence[str] = ()  # the readers that hold it, or are invited; in a status only
 
 
 NO_QUEUE = Queue()

@@ -22,7 +22,7 @@ def close(
 ) -> WaitGenerator[None]:
     """Release the holds, undo acquires, end connections and the watchdog; once, or again after Ctrl-C."""
     here = holds.runtime.caller()
-    now = holds.clock()
+    now = holds.clock()  # before the reading: no lease counts as over whose confirmation is not read yet
     for hold in holds:
         holds.hear(hold)
     with holds.mutex:

@@ -213,12 +213,12 @@ def _emit_pending(hold: Hold) -> None:
 
 
 class LossSignal:
-    """See `rlock.LossSignal`. ``poll_s``: how often a waiter checks the leases, although nobody wakes it."""
+    """See `rlock.LossSignal`. ``check_s``: how often a waiter checks the leases, although nobody wakes it."""
 
-    def __init__(self, table: HoldTable, holds: Sequence[Hold] = (), poll_s: float = math.inf) -> None:
+    def __init__(self, table: HoldTable, holds: Sequence[Hold] = (), check_s: float = math.inf) -> None:
         self._table = table
         self._holds = holds
-        self._poll_s = poll_s
+        self._check_s = check_s
         self._set = False
         #: No mutex guards it: a signal handler that asks `is_set` would wait for its own thread.
         self._waiting: list[Parker] = []
@@ -251,7 +251,7 @@ class LossSignal:
                 # A waiter wakes at the end of the validity, also when the watchdog is late.
                 held = (hold.lease for hold in self._holds if hold.lease.state in HELD_OR_SUSPECT)
                 valid_for = min((lease.valid_until - now for lease in held), default=math.inf)
-                yield from parker.park(min(until - now, self._poll_s, max(valid_for, 0.001)))
+                yield from parker.park(min(until - now, self._check_s, max(valid_for, 0.001)))
             return True
         finally:
             self._waiting.remove(parker)

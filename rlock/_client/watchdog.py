@@ -204,7 +204,7 @@ class Watchdog(ABC):
         lost: list[Hold] = []
         stopped: list[events.Event] = []
         for hold in due:
-            self._holds.hear(hold)
+            self._holds.hear(hold)  # behind `now`: no lease counts as over before its confirmation is read
         with self._mutex:
             for hold in due:
                 if hold not in self._holds:

@@ -174,10 +174,7 @@ def test_a_full_queue_takes_no_more_waiters_and_keeps_those_that_it_has(box: Box
 COSTS: dict[str, Callable[[Box], Any]] = {
     "acquire, refused": lambda box: box.acquire(THEIRS, waiter=CARA),
     "acquire, fair": lambda box: (box.client.delete(LOCK), box.acquire(waiter=CARA, order="fair")),
-    "acquire, granted": lambda box: (
-        box.client.delete(LOCK),
-        box.acquire(waiter=ANNA, order="fair"),
-    ),
+    "acquire, granted": lambda box: (box.client.delete(LOCK), box.acquire(waiter=ANNA, order="fair")),
     "release, to the first": lambda box: box.hand_on(),
     "release, of a place": lambda box: box.hand_on(THEIRS, waiter=BEN),
     "release, and read on": lambda box: box.hand_on(reader=READER),
