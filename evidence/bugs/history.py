@@ -39,8 +39,7 @@ def claim(
 ) -> Grant | None:
     """`hand_off.claim` as it was. ``whole``: a message counts with all that is in it, or not at all.
 
-    ``grants``: the confirmation is an acquire. ``patient``: it has the time to come back. ``repeated``: also
-    behind a second delivery.
+    ``grants``: the confirmation is an acquire. ``patient``: it may come back. ``repeated``: or was repeated.
     """
     context, place, least = port.context, contender.place, port.context.quorum
     lease = contender.options.lease

@@ -1,8 +1,7 @@
 """Cancel an operation of rlock.asyncio behind the n-th callback of an event loop, and look for what is left.
 
 A task can be cancelled between any two callbacks of its loop, and nowhere else. So these are all instants:
-each suspension while the task waits, and again when its result has come and it has not run since. The time
-is virtual.
+each suspension while it waits, and again when its result has come and it has not run. Time is virtual.
 """
 
 from __future__ import annotations

@@ -224,8 +224,7 @@ class CutFleet:
     def _contend(self, newcomer: bool, journal: Journal) -> None:
         """With one client, or as a newcomer, which has a client for each attempt.
 
-        A newcomer meets a master in the first moment after its restart. An old client waits longer before it
-        connects again.
+        A newcomer meets a master in the first moment after its restart, an old client later.
         """
         recorder = Recorder(journal, TTL)
         while not self._over.is_set():

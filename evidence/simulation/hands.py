@@ -43,6 +43,7 @@ def hand_over(play: Play, client: Client, hold: Hold, dice: Random) -> WaitGener
         return
     referee, ttl = play.world.referee, dice.uniform(0.2, client.options.max_ttl)
     referee.leave(hold)
+    play._happens("detach", client, None, hold.owner)
     try:
         text = yield from detach_gen(Public(client).lock(hold.name), ttl)
     except (RLockError, KeyboardInterrupt):

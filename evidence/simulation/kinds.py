@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
     "messages": {
         "late commands": 12, "overtaken": 12, "stray tokens": 6, "evictions": 6,
-        "uneven": 6, "let go": 2, "newcomer": 1, "cut": 1, "one fewer": 5,
+        "uneven": 6, "let go": 2, "newcomer": 1, "cut": 1, "one fewer": 5, "late transfers": 1,
     },
 }  # fmt: skip
 MODES = {

@@ -26,6 +26,7 @@ PROMPT_S = 0.6  # a waiter gets a lock that was released by then
 LOOK_S = 1.5
 EARLY_S = 0.3  # the time between two looks of a waiter that heard of another owner than the one that it knew
 SAMPLE_S = 0.05
+FREED_S = 0.5  # so long after that a client has freed what a detach that failed has left
 QUIET_S = 1.5  # so long after the last one that nothing holds up, all have noticed what went wrong before
 #: Events that change nothing of what `Oracles.state` tells.
 UNCHANGED = {"queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard", "closed"}
@@ -52,6 +53,7 @@ class Oracles:
         #: Since when a lock is free and somebody waits for it, by the time of the world.
         self._idle = dict.fromkeys(play.locks, -1.0)
         self._was_given_to_the_dead: set[str] = set()
+        self._handles: dict[str, float] = {}  # when each one was first seen on a master
         #: By lock: when a reader's lease was last seen that nobody renews, and when one beside another one's.
         self._read_for_the_rest = defaultdict[str, float](lambda: -9.0)
         self._read_beside = defaultdict[str, float](lambda: -9.0)
@@ -290,6 +292,11 @@ class Oracles:
             elif now > max(self._idle[name], self._held_up_at + QUIET_S) + self.prompt_s:
                 self._idle[name] = now
                 self.accuse(name, "", "", f"free for more than {self.prompt_s:g} s while somebody waits")
+            given = {owner for host in self.world.hosts for owner in host.left(name) if "/handle:" in owner}
+            for owner in sorted(given - self.referee.kept.keys()):  # a detach that failed frees its handle
+                since = max(self._handles.setdefault(owner, now), self._held_up_at)
+                if now > since + FREED_S and not self.world.clients[int(owner[1:4])].dead:
+                    self.accuse(name, owner, "", f"a handle that nobody has, for more than {FREED_S:g} s")
         if not self.play.over:
             self.events.after(SAMPLE_S, self._sample)
 

@@ -58,6 +58,17 @@ def late_commands(nemesis: Nemesis) -> None:
     behind_each(nemesis, what, dice.choice((0.3, 0.7, 1.0)), partial(delay, nemesis, share, spans))
 
 
+def late_transfers(nemesis: Nemesis) -> None:
+    """Behind each detach the connections end, and what was sent reaches the masters a good while later."""
+
+    def break_off(client: Client | None, _: Host | None) -> None:
+        delay(nemesis, 1.0, (0.5, 2.0), client, None)
+        for connection in client.commands.links if client else ():
+            nemesis.later(nemesis.dice.uniform(0.01, 0.2), connection._end)
+
+    behind_each(nemesis, "detach", nemesis.dice.choice((0.3, 0.7)), break_off)
+
+
 def stop_reading(nemesis: Nemesis) -> None:
     """Behind a claim the confirmation is late, and the process is stopped right behind its reading."""
 
@@ -318,10 +329,7 @@ def close_client(nemesis: Nemesis) -> None:
 
 
 def close_slowly(nemesis: Nemesis) -> None:
-    """A client with a place in the queue is closed in a round that it may lose, or when its hold is lost.
-
-    It hears late of some masters.
-    """
+    """A client with a place is closed in a round that it may lose, or behind a loss; masters are late."""
     dice, world, lock = nemesis.dice, nemesis.world, nemesis.lock
     chance = dice.choice((0.1, 0.3, 0.7))
 
@@ -376,6 +384,6 @@ def late_healers(nemesis: Nemesis) -> None:
 
 
 REPEATED = (
-    late_commands, late_looks, overtaken, stray_tokens, uneven, evictions, late_healers,
+    late_commands, late_looks, late_transfers, overtaken, stray_tokens, uneven, evictions, late_healers,
     one_fewer, out_of_reach, onlookers, broken_off, close_slowly, leave_early, stop_reading,
 )  # fmt: skip

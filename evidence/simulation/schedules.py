@@ -49,7 +49,7 @@ DISTURBING = {"restart", "keep from running", "silence", "lose commands"}  # beh
 #: Faults that come behind each event of a kind.
 REPEATED = (
     "one fewer", "out of reach", "onlookers", "broken off", "overtaken", "stray tokens", "uneven",
-    "late healers", "late looks", "close slowly", "stop reading",
+    "late healers", "late looks", "close slowly", "stop reading", "late transfers",
 )  # fmt: skip
 #: Modes in which the lock goes from hand to hand all the time.
 BUSY = ("hand-off", "races", "stops", "leases", "messages")
@@ -209,7 +209,9 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "messages" and dice.random() < 0.4:
             beside = dice.choice(("one fewer", "one fewer", "stray tokens"))
             chosen = ["overtaken", beside, *of[: dice.choice((0, 0, 1))]]
-        if setup.habit == "grabbing":
+        if setup.mode == "messages" and setup.hands and dice.random() < 0.6:
+            chosen = ["late transfers"]
+        elif setup.habit == "grabbing":
             chosen = ["uneven", "stray tokens", *of[: dice.choice((0, 0, 1))]]
     return {what: kinds[what] for what in chosen}
 

@@ -1,7 +1,6 @@
 """The trace of one lock in one schedule: events in the words of evidence/spec/Trace.tla.
 
-An owner token is a client of the specification from its first grant until its lease ends. A key of any other
-token remains of a dead attempt.
+An owner token is a client there from its first grant to the end of its lease; another one is a dead attempt.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Every page that shows a terminal: its commands do what is shown.
 
 ``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell
-of that name, one for each name on a page, in the order of the page; what stands below is what it has to
-answer. ``...`` stands for anything, also for lines. Blocks named by ``<!-- recipe: file -->`` are written to
-the folder when their turn comes. Ports, pids, instants and owner tokens differ from run to run, so they need
-not be the same; a port of the page that was shown once is replaced by the real one in the commands after it.
+of that name, one for each name on a page, in the order of the page; what stands below is its answer. ``...``
+stands for any text, also for lines. Blocks named by ``<!-- recipe: file -->`` are written to the folder when
+their turn comes. Ports, pids, instants and owner tokens need not be the same; a port that was shown once is
+replaced by the real one in later commands.
 ``<!-- terminal: NAME; goes on -->``: the last command of the block is not waited for. Later blocks of that
 terminal may begin with what it prints then, and with ``^C``.
 """
