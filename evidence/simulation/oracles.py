@@ -109,8 +109,8 @@ class Oracles:
             for name in self.play.locks:
                 for token in host.left(name):
                     to = self.world.clients[int(token[1:4])]
-                    handed = host not in self._votes[token]  # and no reader that was there before
-                    handed &= token not in self.referee.reads.values()
+                    handed = host not in self._votes[token] and token not in host.restored
+                    handed &= token not in self.referee.reads.values()  # and no reader that was there before
                     if handed and to.dead and to.died_at < self.events.now - 0.3:
                         self._was_given_to_the_dead.add(token)
                     elif handed and to is client and not (to.older or self.play.setup.keeps):
