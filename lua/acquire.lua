@@ -19,7 +19,7 @@
 --                           is empty
 -- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
 -- ARGV[6] waiter     text   `<owner>|<client_id>`, the caller's place
--- ARGV[7] ticket     us     its position in the queue; 0, or above 8e15: this master's time
+-- ARGV[7] ticket     us     its position in the queue; 0 or less, or 8e15 or more: this master's time
 -- ARGV[8] channel    text   the lock's; `shared` only
 -- ARGV[n-1] owner    text   `<client>:<uuid>`
 -- ARGV[n] proposal   us     the fencing token to give, unless one as high was given; older than fence_ms:
@@ -111,7 +111,7 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
     local time = redis.call('time')
     local time_us = time[1] * 1000000 + time[2]
     local place, score, stands = time_us, time_us, false
-    if ticket ~= '0' and ticket + 0 < 8e15 then
+    if ticket + 0 > 0 and ticket + 0 < 8e15 then
         -- Reuse the argument string: formatting a number costs as much as a command.
         place, score = tonumber(ticket), ticket
     end
@@ -132,7 +132,7 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
         then
             -- Full: the next one to take a free lock skips the dead of the queue, 2 us each.
             return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
-        elseif latest and place <= latest then
+        elseif latest and place <= latest and latest < 8e15 then
             -- First come, first served, even if the caller's estimate of the time is wrong.
             place, score = latest + 1, latest + 1
         end

@@ -1,11 +1,11 @@
 -- release: give up the lease and a place in the queue; then hand the lock to the next waiter, or wake all.
 --
 -- KEYS[1] lock           hash
--- KEYS[2] queue          zset  waiters by ticket
+-- KEYS[2] queue          zset  waiters by ticket; beside it, `evicted:<owner>` of each waiter is read
 -- KEYS[3] fence          text  as in acquire.lua
 -- KEYS[4] note           text  as in acquire.lua
 -- KEYS[5] readers        zset  as in acquire.lua
--- KEYS[6] evicted        text  exists while an evicted owner must not be healed; with ban_ms only
+-- KEYS[6] evicted        text  exists while an evicted owner must not come back; with ban_ms only
 -- ARGV[1] channel        text  the lock's; empty: hand the lock to nobody and publish nothing
 -- ARGV[2] claim_ms       ms    how long a waiter may claim the lock that was handed to it; 0: remove dead
 --                              waiters, but hand the lock to nobody
@@ -13,7 +13,7 @@
 -- ARGV[4] message        text  published to all if no waiter is in the queue; `owner`, or left out: the
 --                              owner token; empty: nothing (an undo)
 -- ARGV[5] waiter         text  `<owner>|<client_id>`, the place to leave, with a hand-off to it; may be empty
--- ARGV[6] ban_ms         ms    how long the owner must not be healed (it is evicted: its place goes, too)
+-- ARGV[6] ban_ms         ms    how long the owner is neither healed nor handed the lock (it is evicted)
 -- ARGV[7] reader         text  the owner token with which the owner reads on; without it ARGV[7] and ARGV[8]
 --                              are left out
 -- ARGV[8] reader_ms      ms    its lease
@@ -42,12 +42,6 @@ if ban_ms and ban_ms ~= '' then
     -- A DEL first: a server at maxmemory lets a script store something only after another write.
     redis.pcall('del', evicted)
     redis.pcall('set', evicted, owner, 'px', ban_ms)
-    -- Otherwise a master that has not handed it the lock yet would do so later. Its place is near the head.
-    for _, place in ipairs(redis.pcall('zrange', queue, 0, 99)) do
-        if string.match(place, '^(.*)|') == owner then
-            redis.pcall('zrem', queue, place)
-        end
-    end
 end
 local leaves = waiter and waiter ~= ''
 if leaves then
@@ -204,6 +198,9 @@ if first or reader or reading or claim_ms == '0' then
         end
         left = left - 1
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
+        -- A place may come late, behind the eviction of its owner. The key has the uuid without its end.
+        local evicted_key = string.sub(queue, 1, -6) .. 'evicted:' .. string.sub(holder or '', 1, -13)
+        holder = redis.pcall('exists', evicted_key) ~= 1 and holder
         -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
         local token, now_us
         if holder and left == limit - 1 then

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from rlock._client import calls, connections, hold_table, notifications, subscriptions
-from rlock.model import Code
+from rlock.model import Code, LeaseState
 from rlock.procedures import acquire, attempt, contender, hand_off, renew
 from rlock.procedures.contender import Contender, Grant
 from rlock.procedures.fencing import agree, agreed_on
@@ -264,7 +264,15 @@ def forgetful_undo(patches: Patches) -> None:
 @bug("healed behind its release", "3.7")
 def healed_after_release(patches: Patches) -> None:
     """A thread that was kept from running put a key back behind its release, and nobody had it."""
-    patches.set(renew, "_stand", lambda _: True)
+    patches.set(renew, "_stand", lambda *_: True)
+
+
+@bug("healed behind its lease", "3.7")
+def healed_after_lease(patches: Patches) -> None:
+    """A key was put back by the time of the last look at the clock. When the process was stopped since, the
+    lease had ended, and a key of nobody kept others out for its time."""
+    held = (LeaseState.HELD, LeaseState.SUSPECT)
+    patches.set(renew, "_stand", lambda _, holds: all(hold.lease.state in held for hold in holds))
 
 
 @bug("eviction without a ban", "3.7")
@@ -302,7 +310,7 @@ def token_without_lock(genuine: Any, self: Master, *words: Any) -> Reply:
 def evicted_is_next(patches: Patches) -> None:
     """The place of an evicted owner stayed, or came back late. Its eviction, or a later release, handed it
     the lock, although the operator had told others that it was free."""
-    patches.set(Master, "_take_place", lambda *_: None)
+    patches.set(Master, "_is_evicted", lambda *_: False)
 
 
 @bug("proposal below known tokens", "3.8")

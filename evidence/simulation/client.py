@@ -41,6 +41,7 @@ from rlock.rules.timing import drift, guard_time
 from .connections import Connection, Connections
 from .events import Process, Program, Runtime, Thread, Wait, Way, sleep
 from .referee import valid_for
+from .traces import leases
 
 if TYPE_CHECKING:
     from .world import World
@@ -95,6 +96,10 @@ class Calls(calls.Calls[Connection]):
             recorder.sends(pending.call, pending.command)
         if server.connection is not None:
             server.connection.unwritten = len(server.connection.pending)
+        back = leases(pending.command) if pending.command.script is scripts.HEAL else []
+        for hold in [hold for hold in self._client.holds if (hold.name, hold.owner) in back]:
+            if valid_for(self._client, hold) <= 0.0:
+                self._client.world.referee.accuse(hold.name, hold.owner, "", "put back behind its lease")
         return super()._post(server, pending, packed)
 
 

@@ -108,6 +108,8 @@ class Oracles:
         elif what == "hand-off" and host is not None:
             for name in self.play.locks:
                 for token in host.left(name):
+                    if host.index in self._evicted.get(token, ()):
+                        self._judge_evicted(token)
                     to = self.world.clients[int(token[1:4])]
                     handed = host not in self._votes[token] and token not in host.restored
                     handed &= token not in self.referee.reads.values()  # and no reader that was there before
@@ -199,9 +201,6 @@ class Oracles:
         """No master leaves the lock to the owner that it evicts."""
         if any(owner in host.left(name) for name in self.play.locks):
             self.accuse("", owner, host.name, "has the lock by its own eviction")
-        lines = [host.master.line(queue(name)) for name in self.play.locks]
-        if any(owner_of_waiter(place) == owner for line in lines for place, _ in line):
-            self.accuse("", owner, host.name, "keeps its place behind its eviction")
         if any(self.referee.reads.get(owner) in host.left(name) for name in self.play.locks):
             return  # its owner had become a reader here
         self._evicted[owner][host.index] = self.events.now

@@ -20,9 +20,9 @@ from rlock.testing.memory.masters import Master
 from tests.servers import AnyMaster, raw
 
 LOCKS = ("job", "{tagged}job")
-OWNERS = tuple(f"{label}:{i}" for label in "abc" for i in range(3))
+OWNERS = tuple(f"{label}:{i}{0:031}" for label in "abc" for i in range(3))
 #: Some of them are readers.
-MIXED = (*OWNERS[:4], *(f"{label}+shared:{i}" for label in "bc" for i in range(3)))
+MIXED = (*OWNERS[:4], *(f"{label}+shared:{i}{0:031}" for label in "bc" for i in range(3)))
 STATIONS = ("s1", "s2", "s3")
 LIVES = ("life1", "life2")
 #: No note, notes of a clock that was set back, and numbers that no client reads.

@@ -72,7 +72,6 @@ TypeOK ==
 
 Holds(c) == client[c].phase = "holding" /\ client[c].left > 0
 
------------------------------------------------------------------------------
 (* The holder. Its hold ends before its last command is sent.              *)
 
 Detach ==
@@ -115,7 +114,6 @@ LateKey(m) ==
     /\ \E token \in {Max(fence[m], 1)} \cup (fence[m] + 1..Greatest) : fence' = [fence EXCEPT ![m] = token]
     /\ UNCHANGED <<age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
------------------------------------------------------------------------------
 (* Adopters. A client asks once: each attempt has a name of its own.       *)
 
 Stands(m) ==
@@ -167,7 +165,6 @@ Release(b, m) ==
     /\ key' = [key EXCEPT ![m] = Free]
     /\ UNCHANGED <<fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
------------------------------------------------------------------------------
 (* Rivals acquire, again and again.                                        *)
 
 Grant(c, m) ==
@@ -206,7 +203,6 @@ End(c) ==
     /\ vote' = [vote EXCEPT ![c] = NoVotes] /\ given' = [given EXCEPT ![c] = NoneGiven]
     /\ UNCHANGED <<fence, age, ran, told, mark, rest, later, adopted, between, losses>>
 
------------------------------------------------------------------------------
 (* Time passes, and masters lose their memory.                             *)
 
 Aged(c) ==
@@ -239,7 +235,6 @@ Lose(m) ==
     /\ age' = [age EXCEPT ![m] = 0]
     /\ UNCHANGED <<ran, told, mark, client, vote, given, rest, later, adopted, between>>
 
------------------------------------------------------------------------------
 \* A has the lock, with the votes of a quorum or of more.
 Init ==
     /\ \E of \in {Q \in SUBSET Masters : Cardinality(Q) >= Majority} :
@@ -257,7 +252,6 @@ Next == \/ Detach \/ Mark \/ Tick
         \/ \E c \in Rivals : Win(c) \/ End(c) \/ \E m \in Masters : Grant(c, m) \/ Agree(c, m)
 Spec == Init /\ [][Next]_vars
 
------------------------------------------------------------------------------
 Exclusion   == \A a, b \in Clients : Holds(a) /\ Holds(b) => a = b
 OneAdopter  == adopted <= 1
 \* The adopter's token is that of A: nobody had a greater one before.

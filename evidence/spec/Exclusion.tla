@@ -49,7 +49,6 @@ TypeOK ==
 
 Valid(c) == client[c].holds /\ client[c].left > 0
 
------------------------------------------------------------------------------
 (* Steps of a client.                                                      *)
 
 \* An acquire, a renewal or a healing runs. It writes only a key that is free or its owner's. The age that it
@@ -110,7 +109,6 @@ End(c) ==
                IF m \in freed THEN [WithoutVotes(c)[m] EXCEPT !.owner = NoOne, !.left = 0]
                ELSE WithoutVotes(c)[m]]
 
------------------------------------------------------------------------------
 (* Time passes, and masters lose their memory.                             *)
 
 Limit(c) == IF Kept("3.7 limit D") THEN Min(D, Lease(c)) ELSE Lease(c)
@@ -155,7 +153,6 @@ Init ==
 OfClient(c) == Begin(c) \/ Win(c) \/ Again(c) \/ End(c) \/ \E m \in Masters : Vote(c, m) \/ LateWrite(c, m)
 Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E m \in Masters : Lose(m))
 
------------------------------------------------------------------------------
 (* The invariant. All ticks are ticks of real time, which the masters keep.*)
 
 \* So long a lease may still be valid, so long one that this round wins, and so long this acquire may go on.
@@ -207,7 +204,6 @@ Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 
 Inv == L1 /\ (\A m \in Masters : OfOne(master[m])) /\ Guarded /\ Covered /\ Exclusion
 
------------------------------------------------------------------------------
 (* Guarded and Covered, step by step, for each master alone. The number of masters does not occur. *)
 
 \* After `a` has won, its counted votes guard. Later no step takes a guard away.

@@ -42,7 +42,6 @@ Begin(o) ==
            /\ sent' = sent \cup Command("acquire", o, proposal)
     /\ UNCHANGED <<stored, answer>>
 
------------------------------------------------------------------------------
 (* The scripts.                                                            *)
 
 \* A second delivery, and a nested acquire, find the owner and give the same token again.
@@ -71,7 +70,6 @@ Run(c) ==
           \/ (Late \/ ~awaits) /\ UNCHANGED answer
        /\ UNCHANGED owner
 
------------------------------------------------------------------------------
 (* The owner.                                                              *)
 
 Answered(o)   == {m \in Masters : answer[o][m].token > 0}
@@ -126,7 +124,6 @@ Next == \/ \E o \in Owners : Begin(o) \/ OneRound(o) \/ WriteBack(o) \/ StoredBy
         \/ \E c \in sent : Run(c)
 Spec == Init /\ [][Next]_vars
 
------------------------------------------------------------------------------
 \* Each owner's token is above the tokens that were known when it began, and nobody else has it.
 TokensGrow ==
     \A a \in Done : /\ owner[a].token > owner[a].floor

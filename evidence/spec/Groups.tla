@@ -58,7 +58,6 @@ TypeOK ==
 
 Leads(m, x) == server[m][x].follows = x
 
------------------------------------------------------------------------------
 (* Writes and their acknowledgements.                                      *)
 
 Data(k)     == [f \in DOMAIN NoData |-> k[f]]
@@ -86,7 +85,6 @@ CatchUp(m, y) ==
 CutOff(m, x) == vote' = [c \in Clients |-> IF vote[c][m].is /\ vote[c][m].at = x
                                            THEN [vote[c] EXCEPT ![m] = None] ELSE vote[c]]
 
------------------------------------------------------------------------------
 (* Promotions, and losses of memory.                                       *)
 
 \* A term of x is over, but its note stands in data of any server.
@@ -124,7 +122,6 @@ Lose(m, x) ==
               ELSE server' = [server EXCEPT ![m] = Over(all, x)] /\ CutOff(m, x)
     /\ UNCHANGED <<client, highest, moves>>
 
------------------------------------------------------------------------------
 (* Clients. A replica refuses writes, so each script runs on a primary.    *)
 
 \* The first script of a connection. Notes of other terms are replaced: they came with a copy of data.
@@ -185,7 +182,6 @@ End(c) ==
            server' = [m \in Masters |-> Frees(m, freed)]
     /\ UNCHANGED <<highest, moves, losses>>
 
------------------------------------------------------------------------------
 \* A lease whose validity ends is lost. Its keys expire.
 Aged(k) ==
     LET left == Minus(k.left, 1)
@@ -218,7 +214,6 @@ Next == Tick \/ (\E c \in Clients : Win(c) \/ Again(c) \/ End(c)) \/ \E m \in Ma
 Spec == Init /\ [][Next]_vars
 Symmetry == Permutations(Servers) \cup Permutations(Clients) \cup Permutations(Bare) \cup Permutations(Masters \ Bare)
 
------------------------------------------------------------------------------
 Valid(c)   == client[c].holds /\ client[c].left > 0
 Exclusion  == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensGrow == highest <= Tokens

@@ -71,8 +71,7 @@ Free == [owner |-> NoOne, left |-> 0]
 Message == {None} \cup [is: {TRUE}, token: Tokens, since: 0..T, ahead: 0..1, wait: 0..Guard, note: BOOLEAN]
 
 \* left: ticks of validity. round: ticks since the stamp of this round. sent: since that of the confirmation.
-\* open: the replies to the confirmation may still prove something. clash: another client was valid after
-\* `left` had ended.
+\* open: the replies to the confirmation may still prove something. clash: another one was valid after `left`.
 Idle == [phase |-> "idle", left |-> 0, begun |-> FALSE, round |-> 0, token |-> 0, sent |-> 0,
          open |-> FALSE, clash |-> FALSE]
 NoVotes == [m \in Masters |-> None]
@@ -96,7 +95,6 @@ Safe(c)   == IF c \in Waiters THEN evicted[c].at = {} ELSE TRUE   \* nobody evic
 Valid(c)  == Holds(c) /\ client[c].left > 0 /\ Safe(c)
 May(c, m) == IF c \in Waiters THEN m \notin evicted[c].at ELSE TRUE
 
------------------------------------------------------------------------------
 (* The fencing token of a grant (rule 3.8).                                *)
 
 \* A master gives a token above its last one, and at least the proposed one; the owner of the last one has it.
@@ -134,7 +132,6 @@ Begins(c, token) ==
     /\ top' = IF Safe(c) THEN Max(top, token) ELSE top
     /\ fell' = (fell \/ (Safe(c) /\ token <= top))
 
------------------------------------------------------------------------------
 (* Acquire, renewal and healing, as in Exclusion.tla.                      *)
 
 \* An acquire takes a free key, and that of its place, under another name. A renewal extends its own key, healing puts it back.
@@ -189,7 +186,6 @@ Again(c) ==
     /\ vote' = [vote EXCEPT ![c] = NoVotes]
     /\ UNCHANGED <<key, fence, late, age, message, reply, evicted, top, fell, losses>>
 
------------------------------------------------------------------------------
 (* The hand-off.                                                           *)
 
 \* A release runs behind the token that its client still writes, unless their connection was cut.
@@ -199,7 +195,7 @@ InOrder(m) == "cut" \in Faults \/ late[m] = 0 \/ key[m].owner # Past
 \* back while an older one is there.
 HandOff(w, m) ==
     /\ key[m].owner \in {NoOne, Past} /\ InOrder(m)
-    /\ May(w, m) \/ (Holds(w) /\ ~Kept("3.10 eviction takes the place"))
+    /\ May(w, m) \/ (Holds(w) /\ ~Kept("3.10 the evicted are passed over"))
     /\ key' = [key EXCEPT ![m] = [owner |-> w, left |-> Claim]]
     /\ \E token \in IF Kept("3.10 a fresh token") THEN Given(m, Past) ELSE Given(m, w),
           ahead \in IF "jump" \in Faults THEN 0..1 ELSE {0} :
@@ -265,15 +261,13 @@ ByProof(w) == IF Proven(w) THEN Minus(T, IF Kept("3.10 stamp of the confirmation
 \* `is_owned` and `check` say so, and `release` raises nothing.
 Believes(c) == Holds(c) /\ (client[c].left > 0 \/ (c \in Waiters /\ ByProof(c) > 0))
 
-\* The waiter asks, and reads the replies first. If they prove nothing and the claim time is over, it is told of a
-\* loss (End).
+\* The waiter asks, and reads the replies first. If they prove nothing behind the claim time, it has lost (End).
 Check(w) ==
     /\ Holds(w) /\ ByProof(w) > client[w].left
     /\ client' = [Clashes(w, client) EXCEPT ![w].left = ByProof(w), ![w].open = FALSE, ![w].sent = 0]
     /\ reply' = [reply EXCEPT ![w] = NoReply] /\ message' = [message EXCEPT ![w] = NoVotes]
     /\ UNCHANGED <<key, fence, late, age, vote, evicted, top, fell, losses>>
 
------------------------------------------------------------------------------
 (* Ends, evictions, losses, and time.                                      *)
 
 PastOf(ended, k) == IF k.owner \in ended THEN [k EXCEPT !.owner = Past] ELSE k
@@ -372,7 +366,6 @@ Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E w \in Waiters : OfWaiter
 Spec == Init /\ [][Next]_vars
 Symmetry == Permutations(Masters) \cup Permutations(Waiters) \cup Permutations(Clients \ Waiters)
 
------------------------------------------------------------------------------
 (* What is promised.                                                       *)
 
 Exclusion   == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b

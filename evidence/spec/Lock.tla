@@ -105,7 +105,6 @@ TypeOK ==
     /\ vote \in [Clients -> [Masters -> [answer: Answer, wait: 0..Guard, here: BOOLEAN]]]
     /\ losses \in 0..Losses
 
------------------------------------------------------------------------------
 (* Rule 3.6, the handshake: the first script on a connection. It goes by the master's memory of that moment. *)
 
 \* The server's start is remembered only where something may still look at it.
@@ -152,7 +151,6 @@ Age(k) == CASE ~Kept("3.6 look")                                    -> k.start
 \* No command reaches a new life of a server before its handshake.
 Reachable(m) == memory[m].note # "foreign" \/ ~Kept("3.6 handshake")
 
------------------------------------------------------------------------------
 (* What a client counts.                                                   *)
 
 Holding(l) == {c \in Clients : client[c].phase = "holding" /\ Name(c) = l}
@@ -183,7 +181,6 @@ Counts(c, m) ==
 
 HasQuorum(c) == Cardinality({m \in Masters : Counts(c, m)}) >= Quorum
 
------------------------------------------------------------------------------
 (* The commands of a client run on a master.                               *)
 
 \* So many ticks the round may still go on. An answer that cannot count until then is worth nothing.
@@ -276,7 +273,6 @@ Start(c) ==
     /\ client' = [client EXCEPT ![c].phase = "acquiring"]
     /\ UNCHANGED <<key, memory, vote, losses>>
 
------------------------------------------------------------------------------
 (* The client decides.                                                     *)
 
 Rests(c)    == [Idle EXCEPT !.noted = client[c].noted]
@@ -314,7 +310,6 @@ Again(c) ==
     /\ NewRound(c)
     /\ UNCHANGED <<key, memory, losses>>
 
------------------------------------------------------------------------------
 (* Time passes.                                                            *)
 
 Older(age, n) == Min(age + n, Guard)
@@ -355,7 +350,6 @@ Tick ==
     \E slow \in SUBSET {c \in Clients : client[c].phase # "idle" /\ client[c].lost < Drift /\ client[c].slow < Drift} :
         Passes(1, [c \in Clients |-> IF c \in slow THEN 1 ELSE 0])
 
------------------------------------------------------------------------------
 (* Masters lose their memory.                                              *)
 
 \* On one connection a restart ends the commands that are under way. No reply outlives it.
@@ -415,7 +409,6 @@ SetBack(m) ==
     /\ memory' = [memory EXCEPT ![m].age = IF Kept("3.6 a note from the future is no note") THEN 0 ELSE Guard]
     /\ UNCHANGED <<key, client, vote, losses>>
 
------------------------------------------------------------------------------
 (* Remains of dead attempts: a command writes late, a release comes late.  *)
 
 LateKey(m, l) ==
@@ -429,7 +422,6 @@ LateRelease(m, l) ==
     /\ key' = [key EXCEPT ![m][l] = Free]
     /\ UNCHANGED <<memory, client, vote, losses>>
 
------------------------------------------------------------------------------
 \* A fleet that has run for long, and has no note yet.
 Init ==
     /\ key = [m \in Masters |-> NoLock]
@@ -450,7 +442,6 @@ OfMaster(m) == \/ Handshake(m) \/ LateFirstUse(m) \/ Evict(m) \/ SetBack(m)
 Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E m \in Masters : OfMaster(m))
 Spec == Init /\ [][Next]_vars
 
------------------------------------------------------------------------------
 (* What is promised.                                                       *)
 
 Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ Name(a) = Name(b) => a = b

@@ -59,7 +59,6 @@ Init == /\ holder = [m \in Masters |-> NoOne]
         /\ earlier = [c \in Clients |-> {}]
         /\ losses = Losses
 
------------------------------------------------------------------------------
 (* A round: the acquire script on each master.                             *)
 
 \* The tickets have one order on all masters. The order of arrival differs from one to another.
@@ -91,7 +90,6 @@ Ask(c, m) ==
                /\ UNCHANGED <<holder, handed>>
     /\ UNCHANGED <<client, woken, earlier, losses>>
 
------------------------------------------------------------------------------
 (* A release on all masters: the key goes to the first live waiter, as a reservation, and a message tells it. *)
 
 \* A dead thread of a process that lives still gets the key: the process hears the message.
@@ -113,7 +111,6 @@ Frees(c, masters, row(_), on, lost) ==
 
 Lost(n) == {lost \in SUBSET Masters : Cardinality(lost) <= n}
 
------------------------------------------------------------------------------
 (* The clients.                                                            *)
 
 Becomes(c, phase) == client' = [client EXCEPT ![c] = phase]
@@ -153,14 +150,12 @@ Fail(c) ==
              ELSE UNCHANGED <<holder, handed, queue, woken, losses>>
     /\ UNCHANGED earlier
 
-\* One waiter of each process looks for all: the one with the oldest ticket. If its thread is dead, another one
-\* does.
+\* One waiter of each process looks for all: the one with the oldest ticket, or the next if its thread is dead.
 Looks(c) == \A x \in Together :
     c \in Together /\ x \in Range(tickets) /\ Rank(tickets, x) < Rank(tickets, c)
         => client[x] = "crashed" /\ Kept("4 a late look is made by another")
 
-\* The q-th message wakes, and a shorter sleep ends after fewer. A look every second or two does not depend on
-\* any message.
+\* The q-th message wakes, and a shorter sleep ends after fewer. A look each second or two needs no message.
 Wake(c) ==
     /\ client[c] = "waiting"
     /\ \/ Cardinality(woken[c]) >= Majority
@@ -201,7 +196,6 @@ Next == (\E c \in Clients : Step(c) \/ Arrive(c) \/ Crash(c)) \/ \E m \in Master
 \* Nobody has to arrive, and nobody has to crash. All other steps are taken at some time.
 Spec == Init /\ [][Next]_vars /\ \A c \in Clients : WF_vars(Step(c)) /\ \A m \in Masters : WF_vars(Expire(m))
 
------------------------------------------------------------------------------
 OneHolder == \A a, b \in Clients : client[a] = "holding" /\ client[b] = "holding" => a = b
 
 \* Fair mode: each client that waits gets the lock.

@@ -54,7 +54,6 @@ TypeOK ==
     /\ losses \in 0..Losses
     /\ won \in [writer: 0..MaxToken, any: 0..MaxToken, late: BOOLEAN]
 
------------------------------------------------------------------------------
 (* The scripts on a master.                                                *)
 
 Stands(m, c)   == key[m][c].kind # "none"
@@ -103,7 +102,6 @@ LateWrite(c, m) ==
     /\ key' = [key EXCEPT ![m] = Written(m, c)]
     /\ UNCHANGED <<master, client, vote, losses, won>>
 
------------------------------------------------------------------------------
 (* The client decides.                                                     *)
 
 Begun(c)  == \E m \in Masters : vote[c][m] # NotRun
@@ -162,8 +160,7 @@ Again(c) ==
     /\ client' = [client EXCEPT ![c].round = 0] /\ vote' = NoRound(c)
     /\ UNCHANGED <<key, master, losses, won>>
 
-\* The writer becomes a reader, for the rest of its lease. Its next renewal writes shared keys. One that is under
-\* way goes on, or is given up.
+\* The writer becomes a reader, for the rest of its lease. Its next renewal writes shared keys.
 Downgrade(c) ==
     /\ Valid(c) /\ client[c].kind = "exclusive"
     /\ vote' \in {vote, NoRound(c)}
@@ -176,7 +173,6 @@ Upgrade(c) ==
     /\ client' = [client EXCEPT ![c].kind = "exclusive", ![c].round = 0] /\ vote' = NoRound(c)
     /\ UNCHANGED <<key, master, losses, won>>
 
------------------------------------------------------------------------------
 (* Time passes, and masters lose their memory.                             *)
 
 Aged(c) ==
@@ -215,7 +211,6 @@ Next == \/ Tick
         \/ \E c \in Clients, m \in Masters : Grant(c, m) \/ Extend(c, m) \/ Heal(c, m) \/ LateWrite(c, m) \/ Store(c, m)
 Spec == Init /\ [][Next]_vars
 
------------------------------------------------------------------------------
 (* What is promised.                                                       *)
 
 Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ client[a].kind = "exclusive" => a = b

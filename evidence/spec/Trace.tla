@@ -35,7 +35,6 @@ VARIABLES
 
 Event == Events[trace][next]
 
------------------------------------------------------------------------------
 Same  == UNCHANGED vars
 TheKey(m) == key[m][1]  \* each trace has one lock
 

@@ -252,7 +252,7 @@ class Calls(Pipeline[L], Masters):
         others = [other.connection for other in self._connections.servers if other.connection is not None]
         calls = {each.call: None for other in others for each in other.pending if each.call is not None}
         for call in calls if self._closer is None else ():
-            if server.index not in call.unsent or call.settled:
+            if server.index not in call.unsent or call.settled or call.over:
                 continue
             call.recall(server.index)  # first: whoever gives up from now on undoes it here, too
             pending = PendingReply(call, call.request.command, now, now)

@@ -82,7 +82,7 @@ class HoldTable:
     def hear(self, hold: Hold, *, early: bool = False) -> float:
         """Read a hold's confirmation if its lease would be over, or always (``early``). Without the mutex.
 
-        Returns the instant to check. Otherwise a stopped process would take a confirmed lease for lost.
+        Returns the instant to check the lease for. Without the reading a confirmed one would seem lost.
         """
         lease, now, read_at = hold.lease, self.clock(), -math.inf
         while lease.confirmation is not None and (early or read_at < lease.valid_until <= now):

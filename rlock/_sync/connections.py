@@ -291,8 +291,10 @@ class Connections(connections.Connections[SocketConnection]):
         self._wake_pipe.wake()
 
     def drop(self, server: Server, fault: Fault) -> None:
-        super().drop(server, fault)
-        self._wake_pipe.wake()  # otherwise a poll under way would wait for a closed descriptor
+        try:
+            super().drop(server, fault)
+        finally:  # otherwise a poll under way would wait for a closed descriptor
+            self._wake_pipe.wake()
 
     def _register(self, server: Server, connection: SocketConnection) -> None:
         self.by_fd[connection.fileno] = server

@@ -76,8 +76,8 @@ def judge(
 def request(context: ClientContext, make: Make, holds: Sequence[Hold], settle: Settle, **how: Any) -> Request:
     leases = [(hold.name, hold.owner, hold.count, hold.token) for hold in holds]
     command = make(timing.lease_ms(holds[0].lease.ttl), leases, guarded=context.guard.on)
-    # A key that is put back behind its release would have no holder.
-    wanted = partial(_stand, holds) if make is commands.heal else None
+    # A key that is put back behind its release, or the end of its lease, would have no holder.
+    wanted = partial(_stand, context, holds) if make is commands.heal else None
     return Request(command, holds[0].options.lease.request_timeout, settle, wanted=wanted, **how)
 
 
@@ -145,9 +145,10 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
                 context.pending_events.add(MasterHealed(context.masters[master], count))
 
 
-def _stand(holds: Sequence[Hold]) -> bool:
-    """Whether none has ended."""
-    return all(hold.lease.state in (LeaseState.HELD, LeaseState.SUSPECT) for hold in holds)
+def _stand(context: ClientContext, holds: Sequence[Hold]) -> bool:
+    """Whether none has ended, right before the first byte is sent."""
+    now, held = context.clock(), (LeaseState.HELD, LeaseState.SUSPECT)
+    return all(hold.lease.state_at(now) in held for hold in holds)
 
 
 def _end_again(masters: Masters, holds: Iterable[Hold]) -> None:

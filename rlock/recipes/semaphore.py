@@ -106,7 +106,7 @@ class Permits(Holding):
     def _wait_for_one(self, engine: Engine, listener: _Listener, until: float) -> WaitGenerator[bool | None]:
         """Take the first permit that is free. None: the gate was lost, so it is another waiter's turn."""
         gate, random, failures = engine.held(self._gate.name), engine.context.random, 0
-        yield from listener.subscribe(time_for(until - engine.clock(), self._gate._options))
+        yield from listener.subscribe(min(until, engine.clock() + self._gate._options.lease.request_timeout))
         while engine.holds.state(gate) is not LeaseState.LOST:
             # Before the question: otherwise a release in between would send no message here.
             subscribed = all(engine.notifications.is_subscribed(lock.name) for lock in self._permits)
@@ -191,15 +191,15 @@ class _Listener:
         now = engine.clock()
         self._contenders = [Contender(engine.key(), lock._options, now, now) for lock in permits]
 
-    def subscribe(self, timeout: float) -> WaitGenerator[None]:
-        """Subscribe to all permits in one round trip."""
+    def subscribe(self, until: float) -> WaitGenerator[None]:
+        """Subscribe to all permits in one round trip, which ends at the instant ``until``."""
         for contender in self._contenders:
             take_place(self._context, contender)
             yield from self._notifications.subscribe(contender, 0.0)
             # One place to sleep: a message about any permit wakes the owner of the gate.
             self.parker = contender.inbox.parker = self.parker or contender.inbox.parker
         for contender in self._contenders:
-            yield from self._notifications.subscribe(contender, timeout)
+            yield from self._notifications.subscribe(contender, until - self._context.clock())
 
     def wait(self, until: float) -> WaitGenerator[None]:
         """Sleep until an instant, or until a quorum told that a permit is free. Forget all messages then."""

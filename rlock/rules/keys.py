@@ -30,7 +30,7 @@ REDISSON_CHANNEL = "redisson_lock__channel:"
 
 @lru_cache(maxsize=1024)
 def own_key(what: str, name: str) -> str:
-    """A key or channel of a lock. The name is the hash tag: what shards keeps its keys together."""
+    """A key or channel of a lock. The name is the hash tag: all keys of a lock are in one slot."""
     if "{" in name or "}" in name:
         # Two colons: otherwise the locks "x" and "{x}" would share their keys.
         return f"rlock::{name}:{what}"

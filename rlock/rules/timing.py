@@ -55,7 +55,7 @@ CHANNEL_LINGER_S = 0.5  # how long a channel without waiters stays subscribed
 
 def lease_ms(ttl: float) -> int:
     """The lease on the wire, in milliseconds. A thousandth of it gives the same lease again."""
-    return math.ceil(ttl * 1000 - 1e-6)
+    return max(1, math.ceil(ttl * 1000 - 1e-6))
 
 
 def drift(ttl: float) -> float:

@@ -203,6 +203,10 @@ def test_two_more_renewals_fit_after_the_first_that_failed(ttl: float) -> None:
     assert second < timing.valid_until(0.0, ttl)
 
 
+def test_no_lease_on_the_wire_is_0_which_would_delete_the_key_and_tell_no_waiter() -> None:
+    assert timing.lease_ms(5e-10) == 1
+
+
 def test_expiry_wait_is_the_moment_at_which_a_quorum_is_free() -> None:
     margin = timing.EXPIRY_MARGIN_S
     # all five refuse: three must expire

@@ -12,7 +12,7 @@ from rlock.procedures.contender import Contender
 from rlock.rules.holds import OwnerKey
 from rlock.rules.options import LeaseOptions, LockOptions
 from rlock.rules.quorum import Ballot, Settle
-from rlock.rules.waiting import MOVES, STAGES, LostRound, Move, Stage, Step, next_move
+from rlock.rules.waiting import MOVES, LostRound, Move, Stage, next_move
 
 from .world import DENIED, DOWN, ODD, cast
 
@@ -99,12 +99,6 @@ def test_the_time_of_a_contender_is_over_at_its_very_end(now: float, over: bool)
     contender = Contender(OwnerKey("me", int), LockOptions("x", LeaseOptions(10.0, 0.5)), NOW, NOW - 1.0)
     contender.findings.note(Verdict.SPLIT, cast((YES, THEIRS, OTHERS)))
     assert contender.lost_round(now, nudged=False).time_is_over is over
-
-
-@pytest.mark.parametrize("stage", list(Stage))
-def test_a_contender_can_withdraw_in_each_stage_and_is_new_then(stage: Stage) -> None:
-    """Ctrl-C can come between any two lines."""
-    assert STAGES[stage, Step.WITHDRAW] is Stage.NEW
 
 
 ANSWERS = (YES, THEIRS, DOWN)

@@ -138,6 +138,9 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
     assert asked.wanted()
+    world.now = held.lease.valid_until
+    assert not asked.wanted(), "its process was stopped in between: another owner may have the lock"
+    world.now = 1000.0
     held.lease.on(LeaseEvent.RELEASE)
     assert not asked.wanted(), "the key would come back, and with it a lock that nobody holds"
 

@@ -230,3 +230,16 @@ def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
     assert calls.acquire(settle=Settle.ALL).granted == 0
     assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
     assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL)
+
+
+def test_a_new_connection_changes_no_round_that_is_over() -> None:
+    """Its caller reads the votes at the same time, and undoes what they say."""
+    calls = connected()
+    calls.away(2)
+    calls.cut(2)
+    calls.connection(1).write = len  # type: ignore[method-assign, assignment]  # it gets nothing
+    calls.servers[0].master.run(commands.acquire("job", f"them:{0:032x}", 9_000, token=5))
+    ballot = calls.acquire(settle=Settle.HOLDER)
+    calls._connections.down.clear()
+    calls.reconnect()
+    assert (sorted(ballot.votes), ballot.faulted, calls.servers[2].ran) == ([0, 2], 1, [])

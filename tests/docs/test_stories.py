@@ -2,9 +2,8 @@
 
 ``<!-- terminal: NAME -->`` before a ```console block: lines that begin with ``$ `` are typed into the shell
 of that name, one for each name on a page, in the order of the page; what stands below is its answer. ``...``
-stands for any text, also for lines. Blocks named by ``<!-- recipe: file -->`` are written to the folder when
-their turn comes. Ports, pids, instants and owner tokens need not be the same; a port that was shown once is
-replaced by the real one in later commands.
+stands for any text. Blocks named by ``<!-- recipe: file -->`` are written to the folder in their turn. Ports,
+pids, instants and owners need not be the same; later commands get the real port for one that was shown.
 ``<!-- terminal: NAME; goes on -->``: the last command of the block is not waited for. Later blocks of that
 terminal may begin with what it prints then, and with ``^C``.
 """

@@ -12,14 +12,14 @@ from itertools import pairwise
 import pytest
 
 import rlock
+from rlock._client.subscriptions import Subscriptions
 from rlock.events import MasterFailed
-from rlock.rules.keys import queue
 from rlock.testing.local.spawn import free_port
 
-from ..lock.conftest import eventually, in_background, running
-from ..servers import Fleet, name_of, raw, tell
+from ..lock.conftest import eventually, running
+from ..servers import Fleet, name_of, tell
 from ..telemetry.happenings import Ledger
-from .checks import everywhere, excluded, holders, subscribers, unharmed, usable, waiting, within
+from .checks import excluded, holders, subscribers, unharmed, usable, waiting, within
 from .clock import Clock
 from .conftest import POLL_S, Clocked, Scene, Scenes, Waiter
 
@@ -49,21 +49,6 @@ def test_the_first_question_to_all_waits_for_a_master_that_connects_late(ask: st
         assert [view.fault for view in client.status("x").masters] == [None] * 3
     else:
         assert list(client.init().values()) == [None] * 3
-
-
-@pytest.mark.rule("3.10")
-def test_a_late_release_hands_nothing_to_a_holder_that_was_evicted(scene: Scene) -> None:
-    lock, other = scene.client(urls=scene.proxied(1)).lock("x"), scene.client()
-    lock.acquire()
-    assert everywhere(scene.urls)
-    got = in_background(scene.client().lock("x").acquire)
-    waiting(other)
-    assert eventually(lambda: raw(scene.urls[2]).exists(queue("x")))
-    scene.proxies[0].hold(replies=False)
-    lock.release()
-    assert got.result(10)
-    assert len(other.evict("x")) == 2, "also the former holder, on the last master"
-    assert holders(scene.urls) == [None] * 3
 
 
 def test_a_slow_majority_costs_its_delay_and_the_validity_counts_from_before_sending(scene: Scene) -> None:
@@ -106,6 +91,17 @@ def test_a_majority_that_answers_late_or_not_at_all_is_an_error_until_it_is_mend
 def news(ledger: Ledger) -> list[MasterFailed]:
     """The faults that the log tells."""
     return [event for event in ledger.of(MasterFailed) if event.news]
+
+
+def test_all_permits_are_subscribed_in_one_time_out(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise silent masters would keep a caller with a hundred permits for fifty seconds."""
+    owner, other = (scene.client(10.0).semaphore("x", permits=4) for _ in range(2))
+    for _ in range(4):
+        owner.acquire()
+    waited_for: set[str] = set()
+    monkeypatch.setattr(Subscriptions, "_settled", lambda _, found: waited_for.add(found.name))
+    assert not other.acquire(timeout=0.2)
+    assert len(waited_for) == 1
 
 
 @pytest.mark.parametrize("how", ["silent", "killed"])

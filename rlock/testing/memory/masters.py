@@ -11,7 +11,7 @@ from typing import Any
 
 from ...rules.command_templates import Command
 from ...rules.commands import UNFINISHED
-from ...rules.keys import MAX_TOKEN, READERS, is_shared
+from ...rules.keys import MAX_TOKEN, READERS, is_shared, writer_identity
 from .keyspace import NOTE, Message
 from .readers import Readers
 
@@ -110,7 +110,8 @@ class Master(Readers):
             if entry is not None and rank == "last":
                 if len(entry.scores) >= 20_000:
                     return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
-                place = max(place, max(entry.scores.values()) + 1)
+                latest = max(entry.scores.values())
+                place = max(place, latest + 1) if latest < MAX_TOKEN else place
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, len(self.line(queue))]
@@ -121,7 +122,6 @@ class Master(Readers):
         lock, queue, fence, _, readers = keys[:5]
         if ban_ms != "":
             self.write(keys[5], owner, ban_ms)
-            self._take_place(queue, owner)
         if waiter != "":
             self._zrem(queue, waiter)
         fields = self._fields(lock)
@@ -185,7 +185,7 @@ class Master(Readers):
                 continue
             left -= 1
             self._zrem(queue, first)
-            if "|" not in first:
+            if "|" not in first or self._is_evicted(queue, _token(first)):
                 continue
             grant = holder = _token(first)
             if left == PASSED_OVER - 1:
@@ -201,10 +201,8 @@ class Master(Readers):
         told = self._publish(channel, message) if message else 0
         return [code, owner.encode(), told if left else UNFINISHED, 0, 0]
 
-    def _take_place(self, queue: str, owner: str) -> None:
-        for place, _ in self.line(queue)[:100]:
-            if place.startswith(f"{owner}|"):
-                self._zrem(queue, place)
+    def _is_evicted(self, queue: str, owner: str) -> bool:
+        return self.find(f"{queue.removesuffix('queue')}evicted:{writer_identity(owner)}") is not None
 
     def _give(self, lock: str, holder: str, lease_ms: str, count: str = "1") -> None:
         self._set(lock, holder, count)
