@@ -132,7 +132,7 @@ if not again and not handed and ((fields == 1 and not reading) or (first and fir
         then
             -- Full: the next one to take a free lock skips the dead of the queue, 2 us each.
             return {code, holder, held, ttl_ms, 0, time_us, 0, note, 0}
-        elseif latest and place <= latest and latest < 8e15 then
+        elseif latest and place <= latest and latest + 1 < 8e15 then
             -- First come, first served, even if the caller's estimate of the time is wrong.
             place, score = latest + 1, latest + 1
         end

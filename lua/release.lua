@@ -28,9 +28,10 @@
 --   -1  someone else's; holder, count and ttl_ms are theirs
 --   -2  the key is not a lock (another type, or a hash that no lock wrote)
 --
--- Message to a waiter: `<owner> <fencing token> <time_us> <note>`. It is the grant of this
--- master: the waiter has the lease for claim_ms from time_us on. `<owner>` alone: no grant; the waiter has to
--- ask. The readers at the head of the queue are invited together: the place of each has claim_ms, until it asks.
+-- Message to a waiter: `<owner> <fencing token> <time_us> <note>`. It is the grant of this master: the waiter
+-- has the lease for claim_ms from time_us on. `<owner>` alone: no grant; the waiter has to ask. `<owner> evicted`:
+-- the waiter has to come again with another owner. The readers at the head of the queue are invited together: the
+-- place of each has claim_ms, until it asks.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1; a reader's may invite those at the head; a ban begins anew.
 
@@ -200,7 +201,10 @@ if first or reader or reading or claim_ms == '0' then
         local holder, client_id = string.match(first, '^(.*)(|[^|]*)$')
         -- A place may come late, behind the eviction of its owner. The key has the uuid without its end.
         local evicted_key = string.sub(queue, 1, -6) .. 'evicted:' .. string.sub(holder or '', 1, -13)
-        holder = redis.pcall('exists', evicted_key) ~= 1 and holder
+        if holder and redis.pcall('exists', evicted_key) == 1 then
+            redis.pcall('publish', channel .. client_id, holder .. ' evicted')
+            holder = nil
+        end
         -- Not behind a dead waiter: the tokens and the notes of many would stop the server for longer.
         local token, now_us
         if holder and left == limit - 1 then
@@ -238,8 +242,7 @@ end
 if message == '' and (left > 0 or owner == '') then
     return {code, owner, left > 0 and 0 or -2, 0, 0}
 end
--- Published after an undo, too, if live waiters may stand behind the dead: otherwise they would sleep while
--- the lock is free.
+-- After an undo, too, if live waiters may stand behind the dead: otherwise they would sleep over a free lock.
 local text = message and message ~= '' and message ~= 'owner' and message or owner
 local told = redis.pcall('publish', channel, text)
 return {code, owner, left == 0 and -2 or type(told) == 'number' and told or -1, 0, 0}

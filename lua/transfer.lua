@@ -1,5 +1,4 @@
--- transfer: put another owner token in the place of the present one. So a hold is detached, adopted, or given
--- back to its handle.
+-- transfer: put another owner token in the place of the present one, to detach, adopt, or give back a handle.
 --
 -- KEYS[1] lock      hash
 -- KEYS[2] fence     text   as in acquire.lua

@@ -191,8 +191,7 @@ _child = 0
 
 
 def _close_at_the_end_of_a_child() -> None:
-    # A forked child of multiprocessing ends with os._exit. It runs no atexit function, only the finalizers
-    # that were registered in the child.
+    # A forked child of multiprocessing runs no atexit function, only the finalizers of its own.
     global _child
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None or _child == os.getpid():

@@ -307,7 +307,6 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
         return self.hold_count
 
     def _at_fork_reinit(self) -> None:
-        # After a fork the child's engine is new and holds nothing. Without a fork this frees the lock, as
-        # the standard library's method does.
+        # After a fork the child's engine holds nothing. Otherwise this frees it, as the library's own does.
         for hold in self._holders():
             self._client._engine().holds.give_up(hold)

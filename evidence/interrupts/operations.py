@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -183,8 +184,10 @@ async def close(scene: Scene) -> AsyncIterator[Call]:
         for name in (NAME, "y"):
             await scene.waiter(scene.client, name)
         yield scene.client.close
-        if not scene.tasks:  # after Ctrl-C
-            scene.client.close()
+        if not scene.tasks:  # after Ctrl-C in this thread any other one closes the rest
+            closer = threading.Thread(target=scene.client.close)
+            closer.start()
+            closer.join()
         ends.set()
         await scene.ended()
         if len(closed := [each for each in scene.refusals if "closed" in each]) == 2:

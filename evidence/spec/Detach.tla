@@ -73,7 +73,6 @@ TypeOK ==
 Holds(c) == client[c].phase = "holding" /\ client[c].left > 0
 
 (* The holder. Its hold ends before its last command is sent.              *)
-
 Detach ==
     /\ Holds(A)
     /\ client' = [client EXCEPT ![A].phase = "released"]
@@ -115,7 +114,6 @@ LateKey(m) ==
     /\ UNCHANGED <<age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 (* Adopters. A client asks once: each attempt has a name of its own.       *)
-
 Stands(m) ==
     /\ \/ key[m].owner = H
        \/ key[m].owner = NoOne /\ ~Kept("3.12 no free key")
@@ -166,7 +164,6 @@ Release(b, m) ==
     /\ UNCHANGED <<fence, age, ran, told, mark, client, vote, given, rest, later, adopted, between, losses>>
 
 (* Rivals acquire, again and again.                                        *)
-
 Grant(c, m) ==
     /\ client[c].phase \in {"idle", "asking"} /\ vote[c][m] = None /\ key[m].owner = NoOne
     /\ key' = [key EXCEPT ![m] = [owner |-> c, left |-> T]]
@@ -204,7 +201,6 @@ End(c) ==
     /\ UNCHANGED <<fence, age, ran, told, mark, rest, later, adopted, between, losses>>
 
 (* Time passes, and masters lose their memory.                             *)
-
 Aged(c) ==
     LET k    == client[c]
         left == Minus(k.left, 1)

@@ -50,7 +50,6 @@ TypeOK ==
 Valid(c) == client[c].holds /\ client[c].left > 0
 
 (* Steps of a client.                                                      *)
-
 \* An acquire, a renewal or a healing runs. It writes only a key that is free or its owner's. The age that it
 \* reads is at most the true one: rule 3.6.
 Runs(c, m, answer) ==
@@ -110,7 +109,6 @@ End(c) ==
                ELSE WithoutVotes(c)[m]]
 
 (* Time passes, and masters lose their memory.                             *)
-
 Limit(c) == IF Kept("3.7 limit D") THEN Min(D, Lease(c)) ELSE Lease(c)
 
 Aged(c, isSlow) ==
@@ -154,7 +152,6 @@ OfClient(c) == Begin(c) \/ Win(c) \/ Again(c) \/ End(c) \/ \E m \in Masters : Vo
 Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E m \in Masters : Lose(m))
 
 (* The invariant. All ticks are ticks of real time, which the masters keep.*)
-
 \* So long a lease may still be valid, so long one that this round wins, and so long this acquire may go on.
 Ends(c)   == client[c].left + (Drift - client[c].lost)
 Would(c)  == Minus(Lease(c), client[c].round + client[c].slow)
@@ -205,7 +202,6 @@ Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 Inv == L1 /\ (\A m \in Masters : OfOne(master[m])) /\ Guarded /\ Covered /\ Exclusion
 
 (* Guarded and Covered, step by step, for each master alone. The number of masters does not occur. *)
-
 \* After `a` has won, its counted votes guard. Later no step takes a guard away.
 KeepsGuard(a, m) ==
     LET before == IF Win(a) THEN m \in Counted(a) ELSE Guards(a, master[m])

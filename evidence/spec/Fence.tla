@@ -43,7 +43,6 @@ Begin(o) ==
     /\ UNCHANGED <<stored, answer>>
 
 (* The scripts.                                                            *)
-
 \* A second delivery, and a nested acquire, find the owner and give the same token again.
 Granted(now, c) ==
     CASE now.owner = c.owner                          -> now
@@ -71,7 +70,6 @@ Run(c) ==
        /\ UNCHANGED owner
 
 (* The owner.                                                              *)
-
 Answered(o)   == {m \in Masters : answer[o][m].token > 0}
 Tokens(o)     == {answer[o][m].token : m \in Answered(o)}
 Givers(o, t)  == {m \in Answered(o) : answer[o][m].token = t}

@@ -59,7 +59,6 @@ TypeOK ==
 Leads(m, x) == server[m][x].follows = x
 
 (* Writes and their acknowledgements.                                      *)
-
 Data(k)     == [f \in DOMAIN NoData |-> k[f]]
 With(k, of) == [f \in DOMAIN k |-> IF f \in DOMAIN NoData THEN of[f] ELSE k[f]]
 
@@ -86,7 +85,6 @@ CutOff(m, x) == vote' = [c \in Clients |-> IF vote[c][m].is /\ vote[c][m].at = x
                                            THEN [vote[c] EXCEPT ![m] = None] ELSE vote[c]]
 
 (* Promotions, and losses of memory.                                       *)
-
 \* A term of x is over, but its note stands in data of any server.
 Over(data, x) == [y \in DOMAIN data |-> IF data[y].by = x THEN [data[y] EXCEPT !.by = Ended, !.past = FALSE] ELSE data[y]]
 
@@ -123,7 +121,6 @@ Lose(m, x) ==
     /\ UNCHANGED <<client, highest, moves>>
 
 (* Clients. A replica refuses writes, so each script runs on a primary.    *)
-
 \* The first script of a connection. Notes of other terms are replaced: they came with a copy of data.
 Handshake(m, x) ==
     LET k == server[m][x]

@@ -96,7 +96,6 @@ Valid(c)  == Holds(c) /\ client[c].left > 0 /\ Safe(c)
 May(c, m) == IF c \in Waiters THEN m \notin evicted[c].at ELSE TRUE
 
 (* The fencing token of a grant (rule 3.8).                                *)
-
 \* A master gives a token above its last one, and at least the proposed one; the owner of the last one has it.
 Given(m, owner) ==
     IF fence[m].owner = owner THEN {fence[m].token}
@@ -133,7 +132,6 @@ Begins(c, token) ==
     /\ fell' = (fell \/ (Safe(c) /\ token <= top))
 
 (* Acquire, renewal and healing, as in Exclusion.tla.                      *)
-
 \* An acquire takes a free key, and that of its place, under another name. A renewal extends its own key, healing puts it back.
 Vote(c, m) ==
     /\ Holds(c) => c \in Renewing /\ client[c].left > 0
@@ -187,7 +185,6 @@ Again(c) ==
     /\ UNCHANGED <<key, fence, late, age, message, reply, evicted, top, fell, losses>>
 
 (* The hand-off.                                                           *)
-
 \* A release runs behind the token that its client still writes, unless their connection was cut.
 InOrder(m) == "cut" \in Faults \/ late[m] = 0 \/ key[m].owner # Past
 
@@ -269,7 +266,6 @@ Check(w) ==
     /\ UNCHANGED <<key, fence, late, age, vote, evicted, top, fell, losses>>
 
 (* Ends, evictions, losses, and time.                                      *)
-
 PastOf(ended, k) == IF k.owner \in ended THEN [k EXCEPT !.owner = Past] ELSE k
 
 \* A release, a loss, or the undo of an attempt; the client comes back under another name.
@@ -367,7 +363,6 @@ Spec == Init /\ [][Next]_vars
 Symmetry == Permutations(Masters) \cup Permutations(Waiters) \cup Permutations(Clients \ Waiters)
 
 (* What is promised.                                                       *)
-
 Exclusion   == \A a, b \in Clients : Valid(a) /\ Valid(b) => a = b
 TokensRise  == ~fell
 \* A lease that is_owned or check confirms has never lapsed.

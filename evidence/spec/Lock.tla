@@ -106,7 +106,6 @@ TypeOK ==
     /\ losses \in 0..Losses
 
 (* Rule 3.6, the handshake: the first script on a connection. It goes by the master's memory of that moment. *)
-
 \* The server's start is remembered only where something may still look at it.
 StartCounts == "evict" \in Faults \/ Broken \cap {"3.6 look", "3.6 judged by this note",
     "3.6 first use needs a clean server", "3.6 first use is judged on the master"} # {}
@@ -152,7 +151,6 @@ Age(k) == CASE ~Kept("3.6 look")                                    -> k.start
 Reachable(m) == memory[m].note # "foreign" \/ ~Kept("3.6 handshake")
 
 (* What a client counts.                                                   *)
-
 Holding(l) == {c \in Clients : client[c].phase = "holding" /\ Name(c) = l}
 Valid(c)   == client[c].phase = "holding" /\ client[c].left > 0
 Margin     == IF Kept("3.1 drift") THEN Drift ELSE 0
@@ -182,7 +180,6 @@ Counts(c, m) ==
 HasQuorum(c) == Cardinality({m \in Masters : Counts(c, m)}) >= Quorum
 
 (* The commands of a client run on a master.                               *)
-
 \* So many ticks the round may still go on. An answer that cannot count until then is worth nothing.
 Rest(c) == Drift + IF client[c].phase = "holding"
                    THEN IF Kept("3.5 before the old validity ends") THEN client[c].left - 1 ELSE Lease(c)
@@ -274,7 +271,6 @@ Start(c) ==
     /\ UNCHANGED <<key, memory, vote, losses>>
 
 (* The client decides.                                                     *)
-
 Rests(c)    == [Idle EXCEPT !.noted = client[c].noted]
 NewRound(c) == vote' = [vote EXCEPT ![c] = [m \in Masters |-> NotRun]]
 NoRound(c)  == vote' = [vote EXCEPT ![c] = [m \in Masters |-> IF Plain THEN Lost ELSE NotRun]]
@@ -311,7 +307,6 @@ Again(c) ==
     /\ UNCHANGED <<key, memory, losses>>
 
 (* Time passes.                                                            *)
-
 Older(age, n) == Min(age + n, Guard)
 
 \* n ticks later. The clock of the client lost lag of them.
@@ -351,7 +346,6 @@ Tick ==
         Passes(1, [c \in Clients |-> IF c \in slow THEN 1 ELSE 0])
 
 (* Masters lose their memory.                                              *)
-
 \* On one connection a restart ends the commands that are under way. No reply outlives it.
 CutOff(m) ==
     vote' = [c \in Clients |->
@@ -410,7 +404,6 @@ SetBack(m) ==
     /\ UNCHANGED <<key, client, vote, losses>>
 
 (* Remains of dead attempts: a command writes late, a release comes late.  *)
-
 LateKey(m, l) ==
     /\ "remains" \in Faults /\ key[m][l].owner = NoOne
     /\ key' = [key EXCEPT ![m][l] = [owner |-> Over, left |-> T]]
@@ -443,7 +436,6 @@ Next == Tick \/ (\E c \in Clients : OfClient(c)) \/ (\E m \in Masters : OfMaster
 Spec == Init /\ [][Next]_vars
 
 (* What is promised.                                                       *)
-
 Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ Name(a) = Name(b) => a = b
 
 \* No hold comes back to life after another client held the lock in between.

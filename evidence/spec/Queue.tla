@@ -60,7 +60,6 @@ Init == /\ holder = [m \in Masters |-> NoOne]
         /\ losses = Losses
 
 (* A round: the acquire script on each master.                             *)
-
 \* The tickets have one order on all masters. The order of arrival differs from one to another.
 Joined(m, c, known) ==
     LET q      == queue[m]
@@ -91,7 +90,6 @@ Ask(c, m) ==
     /\ UNCHANGED <<client, woken, earlier, losses>>
 
 (* A release on all masters: the key goes to the first live waiter, as a reservation, and a message tells it. *)
-
 \* A dead thread of a process that lives still gets the key: the process hears the message.
 Alive(s) == LET lives(x) == client[x] # "crashed" \/ x \in Together IN SelectSeq(s, lives)
 
@@ -112,7 +110,6 @@ Frees(c, masters, row(_), on, lost) ==
 Lost(n) == {lost \in SUBSET Masters : Cardinality(lost) <= n}
 
 (* The clients.                                                            *)
-
 Becomes(c, phase) == client' = [client EXCEPT ![c] = phase]
 Waiting(c)  == client[c] \in {"waiting", "asking"}
 

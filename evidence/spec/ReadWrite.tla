@@ -55,7 +55,6 @@ TypeOK ==
     /\ won \in [writer: 0..MaxToken, any: 0..MaxToken, late: BOOLEAN]
 
 (* The scripts on a master.                                                *)
-
 Stands(m, c)   == key[m][c].kind # "none"
 Excluded(m, c) == \E o \in Clients \ {c} :
     Stands(m, o) /\ (client[c].kind = "exclusive" \/ key[m][o].kind = "exclusive")
@@ -103,7 +102,6 @@ LateWrite(c, m) ==
     /\ UNCHANGED <<master, client, vote, losses, won>>
 
 (* The client decides.                                                     *)
-
 Begun(c)  == \E m \in Masters : vote[c][m] # NotRun
 Valid(c)  == client[c].phase = "holding" /\ client[c].left > 0
 InTime(c) == client[c].phase = "holding" /\ D < client[c].left
@@ -174,7 +172,6 @@ Upgrade(c) ==
     /\ UNCHANGED <<key, master, losses, won>>
 
 (* Time passes, and masters lose their memory.                             *)
-
 Aged(c) ==
     LET k    == client[c]
         next == [k EXCEPT !.round = IF Begun(c) /\ @ < T THEN @ + 1 ELSE @, !.left = IF @ > 0 THEN @ - 1 ELSE 0]
@@ -212,7 +209,6 @@ Next == \/ Tick
 Spec == Init /\ [][Next]_vars
 
 (* What is promised.                                                       *)
-
 Exclusion == \A a, b \in Clients : Valid(a) /\ Valid(b) /\ client[a].kind = "exclusive" => a = b
 
 \* A writer's token is above those of all earlier holds. A reader's token is not below that of an earlier writer.

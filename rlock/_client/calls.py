@@ -135,8 +135,7 @@ class Calls(Pipeline[L], Masters):
         with self._mutex:
             if self._connections.closed or self._closer is not None:
                 self._check()
-            # Stamped before the first byte is sent: validity counted from any later instant would outlive
-            # the lease on the masters.
+            # Before the first byte is sent: validity from a later instant would outlive the masters' lease.
             call.sent_at = call.decided_at = now = self._clock()
             call.deadline = now + request.timeout
             if self._connections.gathering:

@@ -22,6 +22,16 @@ def close(
 ) -> WaitGenerator[None]:
     """Release the holds, undo acquires, end connections and the watchdog; once, or again after Ctrl-C."""
     here = holds.runtime.caller()
+    try:
+        yield from _close(holds, masters, notifications, watchdog, here)
+    finally:
+        if holds.closer == here:
+            holds.closer = None  # last: otherwise another thread's call would close everything again
+
+
+def _close(
+    holds: HoldTable, masters: Calls[Any], notifications: Subscriptions[Any], watchdog: Watchdog, here: object
+) -> WaitGenerator[None]:
     now = holds.clock()  # before the reading: no lease counts as over whose confirmation is not read yet
     for hold in holds:
         holds.hear(hold)
@@ -38,8 +48,7 @@ def close(
         held = [hold for hold in every if hold.lease.reason == AT_CLOSE]
         # Also lost ones, because a master may have their places, and those that their owners release now.
         releasing = [*holds.under_way.releasing.values(), *every]
-        # Owners that masters may not know although nothing was lost: undone below, released by the call
-        # before this one, or within a writer.
+        # Owners that masters may not know although nothing was lost: undone, released before, or in a writer.
         unknown = {hold.owner for hold in releasing if again or hold.writer is not None}
         unknown.update(*(owners for _, owners in list(holds.under_way.acquiring.values())))
     connections, ends = masters._connections, True
@@ -75,16 +84,13 @@ def close(
         ends = True
         raise
     finally:
-        try:
-            if ends:
-                notifications.close()
-                masters.close()
-                for hold in holds:
-                    closed = hold.lease.reason == AT_CLOSE
-                    watchdog.report_loss(hold, *((AT_CLOSE, CLOSED) if closed else ()))
-                watchdog.stop()
-        finally:
-            holds.closer = None  # last: otherwise another thread's call would close everything again
+        if ends:
+            notifications.close()
+            masters.close()
+            for hold in holds:
+                closed = hold.lease.reason == AT_CLOSE
+                watchdog.report_loss(hold, *((AT_CLOSE, CLOSED) if closed else ()))
+            watchdog.stop()
 
 
 def _undo(holds: HoldTable, masters: Calls[Any]) -> None:

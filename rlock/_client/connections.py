@@ -79,8 +79,7 @@ class Connections(ABC, Generic[L]):
     def read_until(self, waiter: Waiter, done: Callable[[], bool], until: float) -> WaitGenerator[None]:
         """Wait until ``done``, at most until ``until`` and the waiter's deadline. Ends when this is closed.
 
-        After the time is over it reads once more: a thread or task that was kept from running must not give
-        up with its reply unread.
+        Behind the time it reads once more: a thread or task that did not run must not leave its reply unread.
         """
 
     def read_arrived(self) -> None:

@@ -62,6 +62,8 @@ class Inbox:
         # Not before the q-th master: a try at fewer free masters would fail and disturb the other waiters.
         if len(self._published_by) == self._context.quorum:
             self.wake(Wake.FREE)
+            if self._context.wire.shared:
+                self._published_by.clear()  # all messages are the same: the next one is of another release
         elif (
             # Redisson's channels also carry undone votes, so there messages of a minority mean nothing. Nor
             # does one of a far master about an owner before the one that the last round found.
@@ -97,6 +99,7 @@ class Subscription:
         self.doubted: set[int] = set()  # masters that had confirmed it, and are asked again
         self.lost: set[int] = set()  # masters that had confirmed it until their connection ended
         self.idle_at = math.inf
+        self.sent = False  # all masters that are connected were told to begin it
         #: The masters were told to end it, and it is kept for the messages that are on their way.
         self.ending = False
         self.polled_at = -math.inf  # when a waiter last polled a master for all waiters
@@ -157,7 +160,7 @@ class Subscription:
         self.confirmed.clear()
 
     def end(self) -> None:
-        self.ending = True
+        self.ending, self.sent = True, False
         self.confirmed.clear()
         self.doubted.clear()
 

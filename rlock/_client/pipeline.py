@@ -74,7 +74,9 @@ class Pipeline(Traffic[L]):
                 # An error before the server closes. Or an earlier reply was taken for the wrong command.
                 self._connections.drop(server, broken(f"an answer that nobody asked for: {reply!r:.80}"))
             elif type(reply) is not list and replies.is_noscript(reply):
-                self._send_script(server, connection.pending.popleft())
+                self._send_script(server, connection.pending[0])
+                if server.connection is connection:
+                    connection.pending.popleft()  # last: otherwise Ctrl-C could lose the command
             else:
                 self._read_reply(server, connection, reply)
 
@@ -82,8 +84,7 @@ class Pipeline(Traffic[L]):
         """The master does not have the script of a command."""
         call, command = pending.call, pending.command
         if command.script in scripts.LEASING and call is not None and (call.over or call.settled):
-            # Only load it for later calls. The release of this acquire may have passed already, and the vote
-            # would stand until its lease ends.
+            # Only load it: behind the release of this acquire its vote would stand until the lease ends.
             words = ("SCRIPT", "LOAD", command.script.source)
             # The reply is no vote, and no refusal: the user may have no permission to load scripts.
             load = Command(command.script, words, (), encode(words), decode=lambda _: Vote(Code.ABSENT))

@@ -75,9 +75,9 @@ class Subscriptions(Notifications, Traffic[L]):
                 found = Subscription(name, self._context.client_id, self._context.wire)
                 self._by_channel[found.public] = self._by_channel[found.client] = found
                 self._by_name[name] = found
-            if not self.is_subscribed(name) and found.deserted():
-                # Sent again if Ctrl-C hit the first contender before this line: otherwise nobody would hear.
+            if not found.sent:
                 self._send_all(encode(("SUBSCRIBE", *found.names)))
+                found.sent = True  # after Ctrl-C before this line the next contender sends it again
             found.idle_at, found.ending = math.inf, False
             if found.add(contender) and not self._connections.closed:
                 self._places.append(contender.inbox.owner)

@@ -24,8 +24,7 @@ from .runtime import Runtime, hub_thread, run
 
 
 class Engine(engine.Engine):
-    #: Engines that hold something. Otherwise the end of the process could not release the locks of a client
-    #: that was collected.
+    #: Engines that hold something: the end of the process releases the locks of collected clients, too.
     holding: ClassVar[set["Engine"]] = set()
 
     def __init__(self, endpoints: Sequence[Endpoint], options: ClientOptions) -> None:

@@ -154,6 +154,8 @@ def _contend(port: Port, contender: Contender) -> WaitGenerator[Grant | None]:
             grant = claim(port, contender)
             if grant is not None:
                 return grant
+            if [message.note for message in findings.handed.values()].count(keys.EVICTED) >= context.quorum:
+                leave_queue(port, contender)  # it waits on with another place
         if wake is Wake.TIME and clock() >= until:
             return None
 

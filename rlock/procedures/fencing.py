@@ -49,8 +49,7 @@ def note_lease(
 
     Only its note tells clients with a shorter `max_ttl` for how long a master that lost its memory may have
     forgotten a lease. An acquire writes no note itself: otherwise one that fails would keep every client of
-    the fleet waiting for as long as its lease would have been. A renewal writes it where the owner has the
-    lock (`lua/renew.lua`).
+    the fleet waiting for as long as its lease would have been. A renewal writes it (`lua/renew.lua`).
     """
     context, lease = masters.context, options.lease
     timeout = min(lease.request_timeout, until - context.clock())

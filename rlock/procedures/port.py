@@ -1,8 +1,7 @@
 """The port: the methods through which procedures reach the masters, other threads and observers.
 
 A procedure waits only by `yield from` a method of its port. The other methods never wait. `_sync` blocks in
-place, `_async` yields futures to the event loop, and the simulation yields waits in virtual time. So all
-three share one algorithm.
+place, `_async` yields futures to the event loop, the simulation waits in virtual time: one algorithm.
 """
 
 import enum

@@ -1,7 +1,6 @@
 """Renew: prolong many leases in few round trips, each by a quorum of its own. Heal: put missing keys back.
 
-So a lock outlives the restart of all masters, one after another. A lease that was won on some masters only
-gets the other masters, too.
+So a lock outlives the restart of all masters, one after another, and a lease gets those that it lacks.
 """
 
 from collections import defaultdict
@@ -148,7 +147,8 @@ def _put_back(masters: Masters, missing: Missing, healed: Healed) -> WaitGenerat
 def _stand(context: ClientContext, holds: Sequence[Hold]) -> bool:
     """Whether none has ended, right before the first byte is sent."""
     now, held = context.clock(), (LeaseState.HELD, LeaseState.SUSPECT)
-    return all(hold.lease.state_at(now) in held for hold in holds)
+    # Not `state_at`: it gives up a confirmation, which may have arrived meanwhile.
+    return all(hold.lease.state in held and now < hold.lease.valid_until for hold in holds)
 
 
 def _end_again(masters: Masters, holds: Iterable[Hold]) -> None:

@@ -1,8 +1,7 @@
 """Withdraw: the undo of everything that an acquire has sent.
 
 A contender that ends without the lock must leave no vote, queue place or subscription behind. `withdraw`
-sends the undo of each token in `Contender.owners`. It waits for nothing, so it can follow Ctrl-C between any
-two lines.
+sends the undo of each token in `Contender.owners`. It waits for nothing, so it can follow Ctrl-C anywhere.
 """
 
 from ..rules import commands, keys

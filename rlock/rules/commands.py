@@ -111,7 +111,7 @@ def nudge(wire: Wire, name: str) -> Command:
 
 
 def evict(wire: Wire, name: str, owner: str, ban_s: float) -> Command:
-    """Take the lock from its holder; for ``ban_s`` seconds no client heals it for that owner."""
+    """Take the lock from its holder; for ``ban_s`` seconds it is neither healed nor handed over."""
     arguments = (*_announcement(wire, name), "", str(round(ban_s * 1000)), "0", owner)
     return _command(scripts.RELEASE, (*_release_keys(name), evicted(name, owner)), arguments, echo=owner)
 

@@ -11,8 +11,7 @@ _TIMED_UUID = re.compile(r"([0-9a-f]{12})7[0-9a-f]{19}")  # A UUID of version 7,
 #: The holder in a lock of Redisson: `<uuid of the client>:<id of the thread>`.
 _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)", re.ASCII)
 
-#: The key that tells since when a master keeps its data. It belongs to no lock and has no expiry: a master
-#: without it has lost its data (rules/restart_guard.py).
+#: The key that tells since when a master keeps its data (rules/restart_guard.py). It has no expiry.
 NOTE = "rlock:fleet"
 #: The greatest fencing token, in the year 2223. A master discards a stored one only over 9e15, the end of a
 #: double: otherwise the token behind this one would be lower.
@@ -25,6 +24,7 @@ BANNED = 20  # so much of a uuid is that of a writer, and of all readers that it
 READERS = f"readers:{'0' * 32}"  # the one field of a lock that readers hold, see `lua/acquire.lua`
 #: The start of the name under which a process notes the hold of a reader. No lock may have such a name.
 _READER_OF = "rlock:reader-of:"
+EVICTED = "evicted"  # the grant in a message for a place whose owner was evicted
 REDISSON_CHANNEL = "redisson_lock__channel:"
 
 
@@ -81,7 +81,7 @@ class HandOff(NamedTuple):
 
     token: int = 0  # the fencing token; 0: it is no grant
     time_us: int = 0  # the master's time of the grant
-    note: str = ""
+    note: str = ""  # without a token: `evicted`, or nothing
     read_at: float = 0.0
 
     @classmethod
@@ -90,7 +90,7 @@ class HandOff(NamedTuple):
         words = grant.decode("utf-8", "replace").split(" ", 2)
         numbers = [int(word) for word in words[:2] if word.isdecimal() and len(word) <= 16]
         if len(words) < 3 or len(numbers) < 2 or max(numbers) > MAX_TOKEN:
-            return place, cls(read_at=read_at)
+            return place, cls(note=EVICTED if grant == EVICTED.encode() else "", read_at=read_at)
         return place, cls(numbers[0], numbers[1], words[2], read_at)
 
 

@@ -122,8 +122,7 @@ class Lease:
         if self.state is HELD and now < self.valid_until:
             self.valid_until = max(self.valid_until, valid_until(sent_at, ttl))
             return HELD  # the transition in the table, without a lookup for each lock of a renewal
-        # A quorum that is complete after the old validity must not revive the lease. Another owner may have
-        # had the lock in between.
+        # No quorum revives a lease behind its validity: another owner may have had the lock in between.
         if self.update(now) is not LOST:
             self.valid_until = max(self.valid_until, valid_until(sent_at, ttl))
         return self.on(LeaseEvent.RENEWED)

@@ -16,8 +16,7 @@ from .timing import EXCHANGE_AGE_S, drift
 @dataclass(slots=True, eq=False)
 class Place:
     name: str
-    #: The owner token under which masters hand it the lock, and the one of a grant by their messages. An
-    #: attempt claims the lock with an owner token of its own.
+    #: The owner token of a hand-off to it, and of a grant by messages. An attempt has its own.
     owner: str
     client_id: InitVar[str]
     ticket: int = 0  # the ticket that it asks for, or has; 0: the masters choose

@@ -18,12 +18,10 @@ POLL_LATE_S = 2 * POLL_CAP_S  # a waiter polls for all of its process if the fir
 PARTIAL_QUORUM_S = 0.03
 #: A waiter to which fewer masters than a quorum handed the lock retries after this time, or later.
 PARTIAL_QUORUM_FLOOR_S = 0.004
-#: A refused contender waits for missing answers: this long, or for two round trips. A longer wait would
-#: delay it when it is handed the lock meanwhile.
+#: A refused contender waits so long, or two round trips, for missing answers: it may be handed the lock.
 STRAGGLERS_S = 0.002
 SETTLE_TRIES = 6  # how many times a non-blocking contender pauses and asks again, to settle a split vote
-#: The shortest and the longest of these pauses. In a shorter one a busy machine may not let the other
-#: contenders run.
+#: The shortest and the longest of these pauses. In a shorter one others may not run on a busy machine.
 SETTLE_FLOOR_S = 0.004
 SETTLE_CAP_S = 0.1
 SPREAD_CAP_S = 0.1  # waiters that one message wakes spread their retries over this time

@@ -89,16 +89,14 @@ MOVES = (
         lambda lost: lost.verdict is not Verdict.HELD and lost.ballot.hopeless,
         Move.FAIL,
     ),
-    # The masters that queued this contender are free, and somebody stands before it. If that waiter is dead,
-    # nobody else would ever take it out of the queue.
+    # The masters that queued it are free. They may have a dead waiter first, which nobody else takes away.
     Row(
         "the votes are split, and a free master has others first in its queue",
         lambda lost: lost.verdict is Verdict.SPLIT and not lost.nudged and _queued(lost),
         Move.NUDGE,
     ),
     Row("the time is over", lambda lost: lost.time_is_over, Move.STOP),
-    # Nobody can win while so many masters have no vote: handing on their votes would only keep all waiters
-    # busy.
+    # Nobody can win while so many masters have no vote. To hand on their votes would keep all waiters busy.
     Row("too few masters have a vote", _no_vote, Move.RETRY),
     Row("it has no place in the queue", lambda lost: lost.stage is Stage.NEW, Move.SUBSCRIBE),
     Row(

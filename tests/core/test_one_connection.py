@@ -21,10 +21,10 @@ from rlock._sync.runtime import run
 from rlock.procedures.acquire import FOR_EVER
 from rlock.procedures.attempt import take_place
 from rlock.procedures.contender import Contender
-from rlock.procedures.port import Request, new_owner
+from rlock.procedures.port import Request, Wake, new_owner
 from rlock.rules import commands
 from rlock.rules.holds import OwnerKey
-from rlock.rules.keys import OWN, waiter_name
+from rlock.rules.keys import OWN, REDISSON, waiter_name
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.quorum import Settle
 from rlock.rules.tickets import Place
@@ -32,6 +32,7 @@ from rlock.rules.timing import POLL_LATE_S
 from rlock.testing import MemoryMasters, memory_client
 
 from ..lock.conftest import eventually
+from .wired import interrupted
 
 
 class Wire(Connection):
@@ -100,6 +101,31 @@ def test_a_whole_message_behind_a_piece_of_another_one_is_read_as_what_it_is(hea
     assert hearing.inbox.handed_by == {}, "it was the text of a message to somebody else"
     hearing.hear(0, b"\r\n" + mine)
     assert set(hearing.inbox.handed_by) == {0}
+
+
+def test_ctrl_c_between_two_masters_leaves_none_unsubscribed(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions, told = hearing.subscriptions, list[bytes]()
+    first, _ = hearing.contend("y")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(subscriptions, "_send_all", interrupted)
+        hearing.subscribe(first)
+    subscriptions._by_name["y"].confirmed = {0, 1}
+    monkeypatch.setattr(subscriptions, "_send_all", told.append)
+    hearing.subscribe(first)
+    hearing.subscribe(hearing.contend("y")[0])
+    assert len(told) == 1
+
+
+def test_with_redisson_whose_messages_are_all_the_same_each_release_of_a_quorum_wakes(
+    hearing: Hearing,
+) -> None:
+    hearing.inbox._context = SimpleNamespace(quorum=2, wire=REDISSON)
+    for masters in ((0, 1), (2, 0), (1, 2)):
+        for master in masters:
+            hearing.inbox.on_release(master, b"0")
+        assert hearing.inbox.take_reason() is Wake.FREE
 
 
 @pytest.mark.rule("4.4")

@@ -13,8 +13,8 @@ from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, ju
 from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold
 from rlock.rules.keys import fence
-from rlock.rules.lease import LeaseEvent, LockVotes
-from rlock.rules.quorum import Settle
+from rlock.rules.lease import Confirmation, LeaseEvent, LockVotes
+from rlock.rules.quorum import Ballot, Settle
 from rlock.rules.timing import heals_until
 
 from .world import DOWN, Call, World, a_hold, cast, words
@@ -138,8 +138,9 @@ def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity()
     assert words(asked)[3] == "held"
     assert int(words(asked)[2]) == 4, "its three keys, and the note"
     assert asked.wanted()
-    world.now = held.lease.valid_until
+    world.now, held.lease.confirmation = held.lease.valid_until, Confirmation(Ballot(1), {}, guarded=False)
     assert not asked.wanted(), "its process was stopped in between: another owner may have the lock"
+    assert held.lease.confirmation is not None, "it may have arrived, and is read next"
     world.now = 1000.0
     held.lease.on(LeaseEvent.RELEASE)
     assert not asked.wanted(), "the key would come back, and with it a lock that nobody holds"

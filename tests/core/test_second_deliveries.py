@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from rlock.model import Fault, FaultKind, Verdict
@@ -11,7 +13,7 @@ from rlock.rules.keys import OWN
 from rlock.rules.quorum import Settle
 from rlock.rules.timing import guard_time
 
-from .wired import EPOCH_US, TIMEOUT_S, WiredCalls, resp
+from .wired import EPOCH_US, TIMEOUT_S, WiredCalls, interrupted, resp
 
 FULL = guard_time(10.0)
 FREE = commands.free(OWN, "job", "me:1")
@@ -243,3 +245,22 @@ def test_a_new_connection_changes_no_round_that_is_over() -> None:
     calls._connections.down.clear()
     calls.reconnect()
     assert (sorted(ballot.votes), ballot.faulted, calls.servers[2].ran) == ([0, 2], 1, [])
+
+
+def test_ctrl_c_behind_a_noscript_loses_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = connected()
+    calls.acquire(settle=Settle.ALL)
+    for server in calls.servers:
+        monkeypatch.setattr(server, "run", lambda words, run=server.run: flushed(words) or run(words))
+    calls.send(FREE, resend_for=10.0)
+    monkeypatch.setattr(calls, "_send_script", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        calls._connections.read()
+    monkeypatch.undo()
+    calls.reconnect()
+    calls._connections.read()
+    assert [server.master.find("job") for server in calls.servers] == [None] * 3
+
+
+def flushed(words: Sequence[str]) -> bytes:
+    return resp("NOSCRIPT No matching script.") if words[0] == "EVALSHA" else b""

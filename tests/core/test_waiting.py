@@ -9,6 +9,7 @@ from rlock.procedures.acquire import AT_ONCE, FOR_EVER
 from rlock.procedures.contender import Grant
 from rlock.procedures.port import Wake
 from rlock.rules import scripts
+from rlock.rules.keys import EVICTED, HandOff
 from rlock.rules.options import ClientOptions, LockOptions
 from rlock.rules.tickets import FleetTime, Place
 
@@ -92,6 +93,21 @@ def test_a_round_that_was_lost_after_a_hand_off_keeps_the_place() -> None:
     (given_back,) = world.sent(scripts.RELEASE)
     assert (named(given_back, "owner"), given_back.targets) == (named(second, "owner"), [2])
     assert named(given_back, "owner") != named(first, "owner")
+
+
+def test_one_whose_place_was_evicted_waits_on_with_another_place() -> None:
+    """Otherwise each release would pass it over until the ban ends."""
+    world = World(3, *[[held_by(ticket=42)] * 3] * 3, [YES] * 3, subscribed=True)
+    evicted = [HandOff(note=EVICTED)] * 2
+
+    def park(_: object) -> Wake:
+        world.contender.findings.handed = {i: evicted.pop() for i in range(len(evicted))}
+        return Wake.HANDED
+
+    world.park = park
+    grant = world.won(FOR_EVER)
+    first, last = (world.sent(scripts.ACQUIRE)[i] for i in (0, -1))
+    assert named(first, "waiter") != named(last, "waiter") == grant.waiter
 
 
 def test_a_fair_one_that_finds_a_free_lock_before_its_turn_has_it_handed_on() -> None:

@@ -203,3 +203,8 @@ class WiredCalls(calls.Calls[Connection]):
     def ask(self, command: Command, settle: Settle = Settle.VERDICT, **how: Any) -> Ballot:
         self._connections.trips = 0
         return run(self.call(Request(command, TIMEOUT_S, settle, **how)))
+
+
+def interrupted(*_: object) -> None:
+    """As a call in which Ctrl-C came."""
+    raise KeyboardInterrupt

@@ -184,10 +184,10 @@ def test_an_evicted_waiter_is_passed_over_also_if_its_place_comes_late(box: Box)
     box.enqueue(anna, BEN)
     box.hand_on()
     assert box.handed_to(BEN)
-    assert [*box.heard()] == ["", BEN]
+    assert box.heard().keys() == {"", anna, BEN}
 
 
-@pytest.mark.parametrize("score", ["inf", "1e19", "8e15"])
+@pytest.mark.parametrize("score", ["inf", "1e19", "8e15", "7999999999999999"])
 def test_a_strangers_score_and_a_ticket_out_of_bounds_give_nobody_another_place(box: Box, score: str) -> None:
     box.hold(THEIRS)
     box.client.zadd(scripted.QUEUE, {"stranger": score})

@@ -111,7 +111,7 @@ class Master(Readers):
                 if len(entry.scores) >= 20_000:
                     return [code, holder.encode(), held, ttl_ms, 0, time_us, 0, note, 0]
                 latest = max(entry.scores.values())
-                place = max(place, latest + 1) if latest < MAX_TOKEN else place
+                place = max(place, latest + 1) if latest + 1 < MAX_TOKEN else place
             self._zadd(queue, place, waiter)
         self._pexpire(queue, queue_ms)
         return [code, holder.encode(), held, ttl_ms, int(place), time_us, 0, note, len(self.line(queue))]
@@ -185,9 +185,12 @@ class Master(Readers):
                 continue
             left -= 1
             self._zrem(queue, first)
-            if "|" not in first or self._is_evicted(queue, _token(first)):
+            if "|" not in first:
                 continue
             grant = holder = _token(first)
+            if self._is_evicted(queue, holder):
+                self._publish(f"{channel}|{first.rpartition('|')[2]}", f"{holder} evicted")
+                continue
             if left == PASSED_OVER - 1:
                 token = self._stamp(fence, holder, proposal, fence_ms, anew=True)
                 grant = f"{holder} {token} {self._us} {self.text(keys[3])}"
