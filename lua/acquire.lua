@@ -1,5 +1,4 @@
--- acquire: grant the lease if the lock is free or was handed to the place of the caller; otherwise refuse,
--- and give the caller a place in the queue.
+-- acquire: grant the lease if the lock is free, or was handed to the caller's place. Otherwise give it a place.
 --
 -- Shared holds: while readers hold the lock, its only field is READERS, and `readers` has the deadline of each
 -- one. A reader that was invited has one under the owner of its place, until it comes or leaves. So a caller that
@@ -15,8 +14,7 @@
 -- ARGV[3] order      text   `fair`: a free lock is for the first in the queue; `shared`: beside other readers,
 --                           unless an exclusive waiter is ahead in the queue; else for any caller
 -- ARGV[4] rank       text   `last`: behind the present waiters, whatever the ticket; `kept`: at the ticket;
---                           a caller that does not wait leaves out ARGV[4] to ARGV[7], with `shared` ARGV[6]
---                           is empty
+--                           who does not wait leaves out ARGV[4] to ARGV[7]; with `shared` ARGV[6] is empty
 -- ARGV[5] queue_ms   ms     how long the queue is kept after the last call of a waiter
 -- ARGV[6] waiter     text   `<owner>|<client_id>`, the caller's place
 -- ARGV[7] ticket     us     its position in the queue; 0 or less, or 8e15 or more: this master's time
@@ -211,8 +209,10 @@ if readers then
     for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
         redis.call('zrem', readers, ended)
     end
-    -- The key lives as long as the last lease: a dead reader keeps nobody out for longer than its own.
-    expires_ms = redis.call('zrange', readers, -1, -1, 'withscores')[2] - now_ms
+    -- The key lives as long as the last lease; one of more than a day is not ours.
+    expires_ms = redis.call(
+        'zrange', readers, now_ms + 86400000, now_ms, 'byscore', 'rev', 'limit', 0, 1, 'withscores'
+    )[2] - now_ms
     redis.call('pexpire', readers, expires_ms)
     field, count = READERS, '0'
 end

@@ -11,8 +11,7 @@
 --    1  stored for the owner, which has the lock here
 --    0  stored, but the owner has no lock here: another one may have got a lower token before, whose reply is
 --       still on its way. So this master does not count for the token.
---   -1  too low: token is the last one that was given here. Never for a reader: a later writer gets a higher
---       one here in any case.
+--   -1  too low: token is the last one that was given here. Never for a reader: a later writer gets a higher one.
 --
 -- Second delivery: finds the token of the same owner, and answers by the lock as it is then.
 

@@ -4,8 +4,7 @@
 -- KEYS[1] note     text   `<run_id> <since_us> <max_ttl_ms>`; since_us by this master's clock, 0: an operator
 --                         stated that nothing was locked before; max_ttl_ms: the longest lease granted here;
 --                         `<run_id>:durable`: a handshake found the master durable in this life;
---                         `<run_id>@<first_us>`: the clock was set back behind this since_us, and the memory
---                         is the same
+--                         `<run_id>@<first_us>`: the same memory, whose clock was set back behind since_us
 -- ARGV[1] run_id   text   of this master, from INFO on this connection, in a group with +<replication id>;
 --                         empty: INFO is not allowed
 -- ARGV[2] memory   text   `volatile`: a restart may lose it; `durable`: it loses nothing; `unknown`: the

@@ -54,7 +54,9 @@ for i = 1, locks do
             for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
                 redis.call('zrem', readers, ended)
             end
-            local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
+            local last = redis.call(
+                'zrange', readers, now_ms + 86400000, now_ms, 'byscore', 'rev', 'limit', 0, 1, 'withscores'
+            )[2]
             redis.call('pexpire', readers, last - now_ms)
             redis.call('hset', lock, READERS, reading or '0')
             redis.call('pexpire', lock, last - now_ms)

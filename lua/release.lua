@@ -30,8 +30,7 @@
 --
 -- Message to a waiter: `<owner> <fencing token> <time_us> <note>`. It is the grant of this master: the waiter
 -- has the lease for claim_ms from time_us on. `<owner>` alone: no grant; the waiter has to ask. `<owner> evicted`:
--- the waiter has to come again with another owner. The readers at the head of the queue are invited together: the
--- place of each has claim_ms, until it asks.
+-- the waiter has to come again with another one. Readers at the head are invited together: each has claim_ms.
 --
 -- Second delivery: finds the owner gone, answers 0 or -1; a reader's may invite those at the head; a ban begins anew.
 
@@ -79,7 +78,9 @@ if code == 0 then
         for _, ended in ipairs(redis.call('zrange', readers, '-inf', '(' .. now_ms, 'byscore')) do
             redis.call('zrem', readers, ended)
         end
-        local last = redis.call('zrange', readers, -1, -1, 'withscores')[2]
+        local last = redis.call(
+            'zrange', readers, now_ms + 86400000, now_ms, 'byscore', 'rev', 'limit', 0, 1, 'withscores'
+        )[2]
         if reading and last then
             redis.call('pexpire', lock, last - now_ms)
             redis.call('pexpire', readers, last - now_ms)
@@ -184,7 +185,9 @@ if first or reader or reading or claim_ms == '0' then
                 first = first and string.find(first, '+shared:', 1, true) and redis.pcall('zpopmin', queue)[1]
             until not first
             if reading or (invited > 0 and give(READERS, claim_ms)) then
-                local last = redis.pcall('zrange', readers, -1, -1, 'withscores')[2]
+                local last = redis.pcall(
+                    'zrange', readers, now_ms + 86400000, now_ms, 'byscore', 'rev', 'limit', 0, 1, 'withscores'
+                )[2]
                 if last then
                     redis.pcall('pexpire', lock, last - now_ms)
                     redis.pcall('pexpire', readers, last - now_ms)
@@ -224,8 +227,7 @@ if first or reader or reading or claim_ms == '0' then
         end
         first = nil
     end
-    -- The lock is handed to nobody here. Dead waiters are removed all the same: otherwise every caller would
-    -- renew the expiry of a queue of dead waiters.
+    -- The lock is handed to nobody here. Dead waiters go all the same: else each caller would keep their queue.
     while claim_ms == '0' and left > 0 do
         left = left - 1
         local front = redis.pcall('zrange', queue, 0, 0)[1]

@@ -71,8 +71,7 @@ for i = 1, locks do
         codes[i] = 0
     else
         codes[i], changed = 2, true
-        -- The master lost the fencing token with the key: its next token must be above this holder's. A token
-        -- that cannot be read may be higher, and stays.
+        -- The next token must be above this holder's, which was lost with the key. One that cannot be read stays.
         local last = redis.pcall('get', fence)
         local given = type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0)
         if given and (given < tonumber(token) or given > 9e15) then

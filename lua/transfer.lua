@@ -11,8 +11,7 @@
 -- Reply: {code, holder, count, ttl_ms, 0, 0, token, note, 0}, as of acquire.lua
 --    1  the owner has the rest of the lease
 --    0  absent: it grants nothing, because another owner may have had the lock in between
---   -1  someone else's; holder, count and ttl_ms are theirs. Or `present` is the holder, and this master gave
---       a greater fencing token since
+--   -1  someone else's; holder, count and ttl_ms are theirs. Or `present` has it, and a greater token came since
 --       Both: token is the last one that was given here
 --   -2  a hash that no lock wrote
 --

@@ -127,3 +127,12 @@ def test_the_last_reader_leaves_a_claim_to_those_who_have_not_come(invited: Box)
     end(invited, PLACES[1])
     leave(invited, PLACES[2])
     assert invited.content() == ("hash", {"writer:1": "1"})
+
+
+@pytest.mark.parametrize("score", ["inf", "1e300", "9007199254740992"])
+def test_a_strangers_member_among_the_readers_keeps_no_writer_out(box: Box, score: str) -> None:
+    box.client.zadd(readers(LOCK), {"x": score})
+    assert join(box, PLACES[0])[0] == 1
+    assert box.pttl() <= LEASE_MS
+    end(box, PLACES[0])
+    assert box.granted(THEIRS)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...rules.keys import READERS, is_shared
+from ...rules.timing import MAX_TTL_S
 from .keyspace import Keyspace
 
 #: Places in which a reader looks for an exclusive waiter ahead of it, as in lua/acquire.lua.
@@ -34,7 +35,8 @@ class Readers(Keyspace):
 
     def _expire_readers(self, lock: str, readers: str) -> bool:
         """Let both keys end with the last lease. False: there is no reader."""
-        line = self.line(readers)
+        day_ms = self._us // 1000 + round(MAX_TTL_S * 1000)
+        line = [(owner, until_ms) for owner, until_ms in self.line(readers) if until_ms <= day_ms]
         if line:
             rest_ms = str(int(line[-1][1]) - self._us // 1000)
             self._pexpire(readers, rest_ms)
