@@ -274,8 +274,9 @@ class Group:
 
     def promote(self, server: Server, *, silent: bool = False, stale_s: float = 0.0) -> None:
         """``silent``: the old primary does not hear that this replica has gone."""
-        others = [link for link in self.primary.links if link.replica is not server]  # also new ones
-        links = self.primary.links if silent else others
+        # Also new ones, and those that wait for a primary that is down.
+        others = [each for each in self.replicas if each is not server and each.follows is self.primary]
+        links = [link for link in self.primary.links if silent or link.replica is not server]
         counted = sum(link.acknowledged >= 0 for link in links)  # as INFO does
         if server is not self.primary and not (len(others) >= self.configured >= counted):
             self.world.tell(f"{server.name} is promoted")

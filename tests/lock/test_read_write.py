@@ -164,7 +164,7 @@ def test_thousands_of_readers_are_counted_listed_in_part_and_all_evicted(masters
     client = rlock.Client(masters3.urls)
     with suppress(LeaseLostError), client.read_write_lock("x").reader, client.lock("other") as other:
         token = client.status("x").readers[0].owner
-        crowd = {f"{token[:-5]}{i:05}": 2.0**45 for i in range(5_001)}
+        crowd = {f"{token[:-5]}{i:05}": 1000 * int(time.time() + 3600) for i in range(5_001)}
         for url in masters3.urls:
             raw(url).zadd(keys.readers("x"), crowd)
         status = client.status("x")
