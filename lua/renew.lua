@@ -71,7 +71,7 @@ for i = 1, locks do
         codes[i] = 0
     else
         codes[i], changed = 2, true
-        -- The next token must be above this holder's, which was lost with the key. One that cannot be read stays.
+        -- The holder's token was lost with the key: the next one must be above it. A token of another type stays.
         local last = redis.pcall('get', fence)
         local given = type(last) ~= 'table' and tonumber(string.match(last or '', '^(%d+) ') or 0)
         if given and (given < tonumber(token) or given > 9e15) then

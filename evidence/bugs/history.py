@@ -39,7 +39,7 @@ def claim(
 ) -> Grant | None:
     """`hand_off.claim` as it was. ``whole``: a message counts with all that is in it, or not at all.
 
-    ``grants``: the confirmation is an acquire. ``patient``: it may come back. ``repeated``: or was repeated.
+    ``grants``: the confirmation is an acquire. ``patient``: it has time. ``repeated``: also when sent twice.
     """
     context, place, least = port.context, contender.place, port.context.quorum
     lease = contender.options.lease

@@ -6,7 +6,7 @@ client that is alone with its lock, and two that contend for one. The rule for a
 time-outs after it began: a pair of acquire and release takes at most 1.5 times as long as on the other side
 (medians), no lost message keeps the contenders waiting for a second, no acquire raises, a lock that is held
 throughout stays held, a client grows by less than 20 MB, and each client writes one to six warnings,
-which name the master. The table has the worst of all runs. A red run is repeated once, as on a busy machine.
+which name the master. The table has the worst of all runs. A red one is repeated: the machine may be busy.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PROMPT_S = 0.6  # a waiter gets a lock that was released by then
 LOOK_S = 1.5
 EARLY_S = 0.3  # the time between two looks of a waiter that heard of another owner than the one that it knew
 SAMPLE_S = 0.05
-FREED_S = 0.5  # so long after that a client has freed what a detach that failed has left
+FREED_S = 0.5  # a client frees the handle of a failed detach within this time, unless something is held up
 QUIET_S = 1.5  # so long after the last one that nothing holds up, all have noticed what went wrong before
 #: Events that change nothing of what `Oracles.state` tells.
 UNCHANGED = {"queued", "renew", "absent", "suspect", "kept", "decided", "found", "unheard", "closed"}

@@ -18,7 +18,7 @@ POLL_LATE_S = 2 * POLL_CAP_S  # a waiter polls for all of its process if the fir
 PARTIAL_QUORUM_S = 0.03
 #: A waiter to which fewer masters than a quorum handed the lock retries after this time, or later.
 PARTIAL_QUORUM_FLOOR_S = 0.004
-#: A refused contender waits so long, or two round trips, for missing answers: it may be handed the lock.
+#: A refused contender waits this long, or two round trips, for missing answers: more would delay a hand-off.
 STRAGGLERS_S = 0.002
 SETTLE_TRIES = 6  # how many times a non-blocking contender pauses and asks again, to settle a split vote
 #: The shortest and the longest of these pauses. In a shorter one others may not run on a busy machine.
