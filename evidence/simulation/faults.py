@@ -310,7 +310,7 @@ def stop_client(nemesis: Nemesis) -> None:
 
 
 def kill_client(nemesis: Nemesis) -> None:
-    if client := nemesis.client():
+    if (client := nemesis.client()) and client.options.ttl < 3600.0:  # otherwise its vote rests for a day
         client.kill()
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: nemesis.play.newcomer(nemesis.dice))
 
