@@ -217,7 +217,7 @@ class Client(Process, Engine):
         """A time that is wrong by more than the guard lasts may make a token lower than an earlier one."""
         genuine(master, time_us, at)
         host, now_us = self.world.named(master), time_us + (self.clock() - at) * 1e6
-        if abs(host.time_us() - now_us) > 1.1e6 * self.options.max_ttl and not host.clock_was_set:
+        if abs(host.time_us() - now_us) > 1.1e6 * self.options.max_ttl and not host.clock_ever_set:
             self.world.referee.accuse("", self.label, host.name, "takes an old time for that of its master")
 
     def lasts(self, seconds: float) -> float:

@@ -86,7 +86,7 @@ class Host(Process):
         #: time of the world. A clock that is set makes a note worthless.
         self.told_to_release: set[str] = set()
         self.noted = ("", 0.0)
-        self.clock_was_set = False
+        self.clock_was_set = self.clock_ever_set = False  # since its note was written last; at any time
         #: The last hand-off to a waiter: when, the fencing token, and to whom.
         self.handed: tuple[float, int, Client | None] = (-9.0, 0, None)
         #: When it lost something of its memory the last time; when an operator said that it had not mattered.

@@ -81,7 +81,7 @@ def set_a_clock_back(nemesis: Nemesis) -> None:
     if not any(key != NOTE and not key.endswith(":fence") for key in host.master.keys):
         host.skew -= seconds
         host.world.skew += seconds
-        host.clock_was_set = True
+        host.clock_was_set = host.clock_ever_set = True
 
 
 def careless(nemesis: Nemesis) -> None:
