@@ -130,7 +130,7 @@ class Play:
             since_us = EPOCH_US + (ahead_us or -3_600_000_000)
             longest = 0 if self.setup.past == "unused" else self.world.max_ttl_ms
             host.master.write(NOTE, f"{host.term} {since_us} {longest}")
-            host.clock_was_set = host.clock_ever_set = bool(ahead_us)
+            host.clock_was_set = bool(ahead_us)
 
     # -- events and steps --------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def test_one_thread_calls_on_lost_for_all_losses_and_ends_behind_the_last() -> N
             assert lock.acquire()
         for lock in losses:
             assert lock.lost.wait(10.0)
-        assert eventually(lambda: len(vars(client._engine().watchdog)["_callbacks"]) == 19), "one is called"
+        assert eventually(lambda: len(vars(client._engine().watchdog)["_callbacks"]) == 19), "the others wait"
         assert tellers() == 1
         threading.Timer(0.2, gate.set).start()
     assert len(set(told)) == 20, "the end of the client waits for them"
