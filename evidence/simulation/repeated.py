@@ -236,11 +236,8 @@ def one_fewer(nemesis: Nemesis) -> None:
 
 
 def out_of_reach(nemesis: Nemesis) -> None:
-    """Behind each grant some clients do not reach one master of it, until the lease there has ended.
-
-    Others, who do not reach it either, ask for the lock in the meantime.
-    """
-    dice, options, resets = nemesis.dice, nemesis.options, nemesis.play.setup.resets
+    """Behind each grant some clients do not reach one master of it until the lease there ends. Others ask."""
+    dice, options, setup = nemesis.dice, nemesis.options, nemesis.play.setup
 
     def until_its_end(client: Client, host: Host) -> None:
         way = client.ways[host.index][0]
@@ -250,7 +247,10 @@ def out_of_reach(nemesis: Nemesis) -> None:
     def ask(host: Host) -> None:
         one = nemesis.world.client(options)
         reached = [each for each in nemesis.world.hosts if each is not host]
-        if dice.random() < 0.5:  # behind fewer answers than of a quorum a round is sent again
+        # Behind fewer answers than of a quorum a round is sent again.
+        if setup.resent and dice.random() < setup.resent:
+            reached = [each for each in reached if not each.left(nemesis.lock)]
+        elif dice.random() < 0.5:
             reached.remove(dice.choice(reached))
         for each in nemesis.world.hosts:
             if each not in reached:
@@ -265,8 +265,8 @@ def out_of_reach(nemesis: Nemesis) -> None:
         for each in nemesis.world.clients:
             if each is client or dice.random() < 0.6:
                 until_its_end(each, host)
-        for _ in range(dice.choice((1, 1, 2) if resets else (0, 1, 1, 2))):
-            nemesis.later(options.ttl * dice.uniform(0.3, 0.97), partial(ask, host))
+        for _ in range(dice.choice((1, 1, 2) if setup.resets else (0, 1, 1, 2))):
+            nemesis.later(options.ttl * dice.uniform(0.3, 0.7 if setup.resent else 0.97), partial(ask, host))
 
     behind_each(nemesis, "enter", 0.9, shut)
 

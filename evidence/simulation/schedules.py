@@ -100,6 +100,7 @@ class Setup:
     older: float = 0.0  # the part of the clients that are of an older version
     cut_off: float = 0.0  # the part of the ways from a client to a master that are shut at first
     ahead: float = 0.0  # the part of the masters whose last fencing token is ahead of their clocks
+    resent: float = 0.0  # the part of the rounds beside a valid lease that too few masters answer in time
     resets: float = 0.0  # how often the connection ends as well when a fault that comes again shuts a way
     pauses: float = 0.0  # how often the watchdogs are kept from running for a moment, between any two steps
     keeps: float = 0.0  # the part of the acquires whose lock stays taken for a time, even if it is released
@@ -145,9 +146,10 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
             setup = replace(setup, clients=dice.choice((2, 3)), jitter=0.0002)
             return replace(setup, far=0.0, ahead=0.0, keeps=0.0)
         if setup.habit == "apart":
-            setup = replace(setup, masters=3, fleet=dice.choice(("hasty", "patient", "patient")))
-            setup = replace(setup, jitter=0.0002, cut_off=0.0, pauses=0.0)
-            return replace(setup, resets=dice.choice((0.0, 0.5, 0.5)))
+            setup = replace(setup, masters=3, cut_off=0.0, fleet=dice.choice(("hasty", "patient", "patient")))
+            setup = replace(setup, jitter=0.0002, pauses=0.0, resets=dice.choice((0.0, 0.5, 0.5)))
+            resent = replace(setup, clients=2, fleet="hasty", resets=0.5, resent=0.9)
+            return resent if dice.random() < 0.4 else setup
         return replace(setup, past="unused") if setup.fleet == "two" else setup
     groups = dice.choice((1, 1, 1, 1, 1, 1, 2, 3)) if mode == "groups" else 0
     replicas = tuple(dice.choice((1, 1, 2)) for _ in range(groups))
@@ -200,9 +202,9 @@ def swarm(dice: Random, setup: Setup, *, traced: bool = False) -> dict[str, int]
         if setup.mode == "groups":
             chosen = [_weighted(dice, FAILOVERS), *of[: dice.choice((0, 0, 1, 2))]]
         if setup.habit == "apart":
-            last = dice.choice((["broken off"], ["newcomer"], of[:1]))
+            last = [] if setup.resent else dice.choice((["broken off"], ["newcomer"], of[:1]))
             chosen = ["one fewer", "out of reach", "restart after a grant", *last]
-            if dice.random() < 0.4:
+            if not setup.resent and dice.random() < 0.6:
                 chosen = ["one fewer", "out of reach", "onlookers"]
             if setup.readers:
                 chosen = ["out of reach", "late healers"]
@@ -228,7 +230,7 @@ def _comes_again(what: str, setup: Setup) -> bool:
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
-    if _comes_again(what, setup) and dice.random() < 0.6:
+    if _comes_again(what, setup) and dice.random() < max(0.6, setup.resent):
         return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
