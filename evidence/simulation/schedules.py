@@ -162,7 +162,7 @@ def drawn_setup(dice: Random, *, traced: bool = False) -> Setup:
         fleets = {"hasty": 1, "two": 2, "brief": 1}
     return Setup(
         masters,
-        dice.choice((2, 2, 3, 3, 4)),
+        dice.choice((2, 2, 2, 3, 4) if replicas else (2, 2, 3, 3, 4)),
         mode,
         "short" if traced else _weighted(dice, fleets),
         # In a group one WAIT may come behind another one: both have to end within 67 ms for a short lease.
