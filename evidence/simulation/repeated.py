@@ -236,7 +236,7 @@ def one_fewer(nemesis: Nemesis) -> None:
 
 
 def out_of_reach(nemesis: Nemesis) -> None:
-    """Behind each grant some clients do not reach one master of it until the lease there ends. Others ask."""
+    """Until its lease ends, one master of each grant is out of reach for some clients, and for new ones."""
     dice, options, setup = nemesis.dice, nemesis.options, nemesis.play.setup
 
     def until_its_end(client: Client, host: Host) -> None:

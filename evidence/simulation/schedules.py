@@ -230,7 +230,7 @@ def _comes_again(what: str, setup: Setup) -> bool:
 
 def drawn_step(dice: Random, what: str, setup: Setup) -> Step:
     seed = dice.getrandbits(32)
-    if _comes_again(what, setup) and dice.random() < max(0.6, setup.resent):
+    if _comes_again(what, setup) and dice.random() < (0.9 if setup.resent else 0.6):
         return Step(0.0, what, seed)
     if dice.random() < 0.5:
         # A failover does harm when the restart guard has ended.
