@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rlock._client import calls, closing, engine, hold_table, notifications, subscriptions, watchdog
+from rlock._client import calls, closing, engine, hold_table, notifications, pipeline, subscriptions, watchdog
 from rlock.model import Code
 from rlock.procedures import acquire
 from rlock.procedures.contender import Contender
@@ -102,6 +102,16 @@ def lost_and_released(genuine: Any, masters: Any, hold: Hold) -> Any:
     """The same for a lost hold that its owner was giving back at that instant: neither one released it."""
     request, over = genuine(masters, hold), masters.context.clock() >= hold.lease.valid_until
     return request._replace(command=commands.ping()) if hold.count < 1 and over else request
+
+
+@bug("acquire sent again while it closes", "4.4")
+@around(pipeline.Pipeline, "_send_script")
+def sent_again_while_it_closes(genuine: Any, self: Any, *pending: Any) -> None:
+    """After SCRIPT FLUSH an acquire of a client that was being closed was refused, and sent again behind its
+    undo. Nobody had the lock for its lease."""
+    closer, self._closer = self._closer, None
+    genuine(self, *pending)
+    self._closer = closer
 
 
 @bug("lease without an end", "4.1")

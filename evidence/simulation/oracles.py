@@ -76,6 +76,8 @@ class Oracles:
             self.prompt_s = max(self.prompt_s, LOOK_S - play.setup.overdue_ttl)
             if "die asking" in kinds:
                 self.prompt_s = max(LOOK_S, self.prompt_s + EARLY_S * (self.quorum - 1))
+        if "late scripts" in kinds:
+            self.prompt_s = 9.0
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)

@@ -324,6 +324,7 @@ def close_client(nemesis: Nemesis) -> None:
     if client in {thread.client for thread in play.threads} - closing and not client.holds.closed:
         if nemesis.dice.random() < 0.5:
             client.kept, client.kept_only = (0.9, 0.1), "/t"
+        nemesis.world.happens("closing", client, None, "")
         play.closers.append(client.begin(client.closing(), "closer"))
         nemesis.later(nemesis.dice.uniform(0.0, REBIRTH_S), lambda: play.newcomer(nemesis.dice))
 

@@ -61,6 +61,8 @@ READING, READING_OFTEN, READING_APART = 0.15, {"slow": 0.6, "stops": 0.3, "death
 CROSSING = 0.5
 #: Modes in which holders often keep a lock beyond their release, and the part of their schedules.
 KEEPING, KEEPING_OFTEN = ("cuts", "slow", "stops", "messages"), 0.2
+#: Steps of schedules of the habit "overdue" in which clients are closed, often with a lost hold.
+CLOSING = (*["close client"] * 2, *["close slowly"] * 3, *["die asking"] * 3, "late scripts")
 #: The part of the schedules of a mode whose threads are switched anywhere.
 SWITCHING = {"storm": 0.3, "races": 0.4, "hand-off": 0.3, "messages": 0.2, "deaths": 0.2}
 FOREIGN = {"nonsense", "stranger", "mirror"}  # steps of other programs
@@ -274,18 +276,23 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
     if not traced and setup.mode == "races" and crossing.random() < CROSSING:
         return Schedule(seed, replace(setup, readers=crossing.choice((0.3, 0.6, 0.9))), ())
     if setup.habit == "overdue":
-        more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking")))
+        more = crossing.choice(((), ("die asking",) * 2, ("close slowly", "die asking"), CLOSING, CLOSING))
         early = ["leave early"] * also.choice((0, 0, 1, 2))
         if setup.readers:  # the reader with the longest lease often leaves before the others
             setup = replace(setup, overdue_ttl=crossing.choice((1.3, 1.7, 2.5)))
             more, early = (), ["leave early"] * crossing.choice((2, 3))
+        setup = replace(setup, switches=0.6 if more is CLOSING else setup.switches)
         whats = (*["take"] * crossing.choice((3, 4, 5)), *early, *more)
         until = 1.5 * setup.overdue_ttl  # so that several wait behind one lease
         steps = [
             Step(round(crossing.uniform(0.0, until), 4), what, crossing.getrandbits(32)) for what in whats
         ]
-        if more and crossing.random() < 0.7:  # a process dies before anybody has the lock
+        # A process dies before anybody has the lock.
+        if more and (more is CLOSING or crossing.random() < 0.7):
             steps[-1] = steps[-1]._replace(at=0.0)
+        for i, step in enumerate(steps):
+            if step.what == "close client":
+                steps[i] = step._replace(at=step.at / 50, after="leave", nth=1)
         return Schedule(seed, replace(setup, clients=4), tuple(sorted(steps)))
     kinds = swarm(dice, setup, traced=traced)
     # Half of them are small: few steps that disturb each other.

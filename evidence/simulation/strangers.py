@@ -10,10 +10,13 @@ from rlock.rules import commands, scripts
 from rlock.rules.keys import NOTE, OWN
 from rlock.rules.options import ClientOptions
 
+from .repeated import behind_each
 from .schedules import CARELESS
 
 if TYPE_CHECKING:
+    from .client import Client
     from .faults import Nemesis
+    from .hosts import Host
 
 #: Messages of a stranger on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
@@ -55,6 +58,24 @@ def init(nemesis: Nemesis) -> None:
 def flush_scripts(nemesis: Nemesis) -> None:
     for host in nemesis.world.hosts:
         host.flushed_scripts = {script.sha for script in scripts.ALL}
+
+
+def late_scripts(nemesis: Nemesis) -> None:
+    """Behind each refusal a master loses the script of places, and its answers to that client are late.
+
+    When a client is closed, all masters lose all scripts.
+    """
+    span = nemesis.dice.choice((0.05, 0.2, 0.4))
+
+    def lose(client: Client | None, host: Host | None) -> None:
+        if client is not None and host is not None:
+            host.flushed_scripts = {scripts.WAIT.sha}
+            back, late = client.ways[host.index][1], nemesis.dice.uniform(0.0, span)
+            nemesis.later(0.0, lambda: setattr(back, "extra", late))
+            nemesis.later(span, lambda: setattr(back, "extra", 0.0))
+
+    behind_each(nemesis, "queued", nemesis.dice.choice((0.3, 1.0)), lose)
+    behind_each(nemesis, "closing", 1.0, lambda *_: flush_scripts(nemesis))
 
 
 def stranger(nemesis: Nemesis) -> None:
@@ -113,5 +134,6 @@ def regroup(nemesis: Nemesis) -> None:  # a client names replicas of masters tha
 
 
 STRANGERS = (
-    nonsense, evict, init, look, flush_scripts, stranger, mirror, set_a_clock_back, careless, regroup,
+    nonsense, evict, init, look, flush_scripts, late_scripts, stranger, mirror, set_a_clock_back, careless,
+    regroup,
 )  # fmt: skip

@@ -32,8 +32,6 @@ class Calls(Pipeline[L], Masters):
         self._runtime = wiring.runtime
         self._masters = len(wiring.endpoints)
         self._connections = wiring.connections(wiring, self._mutex, self)
-        #: The thread or task that closes the client: no other one may send any more.
-        self._closer: object | None = None
 
     def _finish(self, call: PendingCall) -> WaitGenerator[None]:
         """Wait until the ballot is settled or the time is over. Raises `RLockError` after `close`."""
@@ -47,10 +45,9 @@ class Calls(Pipeline[L], Masters):
             self._pending_events.emit()
 
     def call(self, request: Request) -> WaitGenerator[Ballot]:
-        connections = self._connections
-        if connections.up < self._masters:
+        if self._connections.up < self._masters:
             # The first call to all masters waits for all: otherwise `init` could leave a healthy one out.
-            to_all = connections.is_new and request.settle is Settle.ALL
+            to_all = self._connections.is_new and request.settle is Settle.ALL
             yield from self.connect(request.timeout, to_all=to_all)
         call = PendingCall(request, self._masters, self._guard.max_ttl)
         try:

@@ -43,6 +43,8 @@ class Pipeline(Traffic[L]):
         self._pending_events = context.pending_events
         self._groups = context.groups
         self._mutex: Any = threading.RLock()
+        #: The thread or task that closes the client: no other one may send any more.
+        self._closer: object | None = None
         #: The last report of each lasting state: the state, and when to report it again.
         self._reported: dict[object, tuple[object, float]] = {}
         self.check_at = -math.inf  # when to check next for connections whose replies are overdue
@@ -83,7 +85,8 @@ class Pipeline(Traffic[L]):
     def _send_script(self, server: MasterConnection[L], pending: PendingReply) -> None:
         """The master does not have the script of a command."""
         call, command = pending.call, pending.command
-        if command.script in scripts.LEASING and call is not None and (call.over or call.settled):
+        over = call is not None and (call.over or call.settled or self._closer is not None)
+        if command.script in scripts.LEASING and over:
             # Only load it: behind the release of this acquire its vote would stand until the lease ends.
             words = ("SCRIPT", "LOAD", command.script.source)
             # The reply is no vote, and no refusal: the user may have no permission to load scripts.

@@ -128,29 +128,6 @@ def test_with_redisson_whose_messages_are_all_the_same_each_release_of_a_quorum_
         assert hearing.inbox.take_reason() is Wake.FREE
 
 
-@pytest.mark.rule("4.4")
-def test_the_end_of_a_subscription_waits_for_hand_offs_that_are_on_their_way(hearing: Hearing) -> None:
-    subscriptions, passed = hearing.subscriptions, []
-    hearing.subscribe(hearing.contender, 5.0)
-    subscriptions._stop_checking()
-    subscriptions._pass_on = lambda *words: passed.append(words)
-    subscriptions.unsubscribe(hearing.contender, withdrawn=True)
-    subscriptions._by_name["x"].idle_at = 0.0
-    with subscriptions._mutex:
-        assert subscriptions._tidy()
-    hearing.hear(0, hearing.message(hearing.place.owner))
-    subscriptions.after_data()
-    assert passed == [("x", hearing.place.owner, 0)]
-    assert not subscriptions.is_subscribed("x"), "a waiter that comes meanwhile would hear nothing"
-    later, _ = hearing.contend("x")
-    assert hearing.subscribe(later, 5.0) >= 2
-    subscriptions.unsubscribe(later, withdrawn=True)
-    for goes_on in (True, False):
-        subscriptions._by_name["x"].idle_at = 0.0
-        with subscriptions._mutex:
-            assert subscriptions._tidy() is goes_on
-
-
 @pytest.mark.parametrize("cause", ["a command timed out", "another primary"])
 def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing, cause: str) -> None:
     """A firewall may have dropped both. And nobody publishes on a primary that was replaced."""
@@ -172,13 +149,6 @@ def test_what_another_connection_learned_ends_the_subscription(hearing: Hearing,
     assert [server.connection is old for server, old in zip(servers, before, strict=True)] == [
         False, True, True
     ]  # fmt: skip
-
-
-@pytest.mark.rule("4.4")
-def test_a_hand_off_that_came_before_its_waiter_left_is_passed_on(hearing: Hearing) -> None:
-    hearing.hear(0, hearing.message(hearing.place.owner))
-    hearing.subscriptions.unsubscribe(hearing.contender, withdrawn=False)
-    assert hearing.subscriptions._unclaimed == [("x", hearing.place.owner, 0)]
 
 
 def test_the_first_waiter_polls_for_all_and_another_one_if_the_first_is_late(hearing: Hearing) -> None:

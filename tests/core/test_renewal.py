@@ -13,8 +13,8 @@ from rlock.procedures.renew import BATCH, RenewalOutcome, RenewalRound, heal, ju
 from rlock.rules import replies, scripts
 from rlock.rules.holds import Hold
 from rlock.rules.keys import fence
-from rlock.rules.lease import Confirmation, LeaseEvent, LockVotes
-from rlock.rules.quorum import Ballot, Settle
+from rlock.rules.lease import LeaseEvent, LockVotes
+from rlock.rules.quorum import Settle
 from rlock.rules.timing import heals_until
 
 from .world import DOWN, Call, World, a_hold, cast, words
@@ -123,27 +123,6 @@ def test_a_master_that_answers_renewal_and_healing_has_one_vote(late: Vote) -> N
     assert renewal(world, hold) == {"x": LeaseEvent.RENEWED}
     assert renewal(world, hold) == {"x": LeaseEvent.FAILED}, "one master of three is no quorum"
     assert len(world.sent(scripts.HEAL)) == 2
-
-
-@pytest.mark.rule("3.7")
-def test_nothing_is_put_back_after_a_release_a_loss_or_the_end_of_the_validity() -> None:
-    released, lost, over, held = (a_hold(name) for name in ("released", "lost", "over", "held"))
-    over.lease.valid_until = 1000.0
-    world = World(1, [told(0, 0, 0, 0)], [told(2)])
-    round_ = world.run(renew(world, [released, lost, over, held]))
-    released.lease.on(LeaseEvent.RELEASE)
-    lost.lease.on(LeaseEvent.DISOWNED, "taken")
-    world.run(heal(world, round_, math.inf))
-    (asked,) = world.sent(scripts.HEAL)
-    assert words(asked)[3] == "held"
-    assert int(words(asked)[2]) == 4, "its three keys, and the note"
-    assert asked.wanted()
-    world.now, held.lease.confirmation = held.lease.valid_until, Confirmation(Ballot(1), {}, guarded=False)
-    assert not asked.wanted(), "its process was stopped in between: another owner may have the lock"
-    assert held.lease.confirmation is not None, "it may have arrived, and is read next"
-    world.now = 1000.0
-    held.lease.on(LeaseEvent.RELEASE)
-    assert not asked.wanted(), "the key would come back, and with it a lock that nobody holds"
 
 
 def test_many_locks_share_few_commands_and_keep_their_ttl() -> None:
