@@ -192,7 +192,8 @@ class Oracles:
             self.events.after(PROMPT_S / 2, look)
 
     def _look_at_closed(self, client: Client) -> None:
-        for host in self.world.hosts:
+        timed_out = client.context.timed_out
+        for host in [each for each in self.world.hosts if each.index not in timed_out]:
             for name in self.play.locks:
                 places = [owner_of_waiter(place) for place, _ in host.master.line(queue(name))]
                 for owner in (*host.left(name), *places):

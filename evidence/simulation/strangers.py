@@ -16,7 +16,6 @@ from .schedules import CARELESS
 if TYPE_CHECKING:
     from .client import Client
     from .faults import Nemesis
-    from .hosts import Host
 
 #: Messages of a stranger on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
@@ -61,13 +60,10 @@ def flush_scripts(nemesis: Nemesis) -> None:
 
 
 def late_scripts(nemesis: Nemesis) -> None:
-    """Behind each refusal a master loses the script of places, and its answers to that client are late.
-
-    When a client is closed, all masters lose all scripts.
-    """
+    """Behind each refusal a master loses the script of places, and is slow to answer; at a close all."""
     span = nemesis.dice.choice((0.05, 0.2, 0.4))
 
-    def lose(client: Client | None, host: Host | None) -> None:
+    def lose(client: Client | None, host: Any) -> None:
         if client is not None and host is not None:
             host.flushed_scripts = {scripts.WAIT.sha}
             back, late = client.ways[host.index][1], nemesis.dice.uniform(0.0, span)

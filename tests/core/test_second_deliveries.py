@@ -72,6 +72,19 @@ def test_no_reply_to_script_load_is_a_refusal(reply: str | bytes, monkeypatch: p
     assert not calls.connection(2).pending
 
 
+def test_no_acquire_is_sent_again_while_its_client_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, sent = connected(), list[str]()
+
+    def forgot(words: Sequence[str]) -> bytes:
+        sent.append(words[0])
+        return resp("NOSCRIPT No matching script." if words[0] == "EVALSHA" else b"5e7d")
+
+    monkeypatch.setattr(calls.servers[2], "run", forgot)
+    calls.refuse()
+    assert calls.acquire(settle=Settle.ALL).granted == 2
+    assert sent == ["EVALSHA", "SCRIPT"], "behind its undo it would be a lock that nobody has"
+
+
 def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_handshake() -> None:
     calls = connected()
     for server in calls.servers:
