@@ -46,7 +46,7 @@ KINDS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 MODES = {
-    "storm": 22, "slow": 6, "deaths": 24, "cuts": 8, "stops": 8, "clocks": 8, "hand-off": 12, "races": 18,
+    "storm": 22, "slow": 6, "deaths": 28, "cuts": 8, "stops": 8, "clocks": 8, "hand-off": 12, "races": 18,
     "groups": 20, "guard": 24, "leases": 24, "messages": 16,
 }  # fmt: skip
 #: How the clients use the locks: all in any way, or all in one.
@@ -59,7 +59,7 @@ _QUIET: dict[str, Any] = {
 SETUPS: dict[str, dict[str, Any]] = {
     "slow": {**_QUIET, "fleet": "patient"},
     "deaths": {
-        **_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, *["overdue"] * 7),
+        **_QUIET, "fleet": "long", "hands": (0.0, 0.7), "habit": (*HABITS, *["overdue"] * 10),
         "overdue_ttl": (0.4, 0.4, 0.6),
     },
     "cuts": _QUIET,
