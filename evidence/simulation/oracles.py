@@ -77,7 +77,7 @@ class Oracles:
             if "die asking" in kinds:
                 self.prompt_s = max(LOOK_S, self.prompt_s + EARLY_S * (self.quorum - 1))
         if "late scripts" in kinds:
-            self.prompt_s = 9.0
+            self.prompt_s = 9.0  # their answers are late, and each command may take two trips
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:
             self.events.at(SAMPLE_S, self._sample)
@@ -192,8 +192,8 @@ class Oracles:
             self.events.after(PROMPT_S / 2, look)
 
     def _look_at_closed(self, client: Client) -> None:
-        timed_out = client.context.timed_out
-        for host in [each for each in self.world.hosts if each.index not in timed_out]:
+        # A close does not wait for a master that timed out.
+        for host in [each for each in self.world.hosts if each.index not in client.context.timed_out]:
             for name in self.play.locks:
                 places = [owner_of_waiter(place) for place, _ in host.master.line(queue(name))]
                 for owner in (*host.left(name), *places):

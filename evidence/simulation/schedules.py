@@ -287,7 +287,7 @@ def drawn(seed: int, *, traced: bool = False, setup: Setup | None = None) -> Sch
         steps = [
             Step(round(crossing.uniform(0.0, until), 4), what, crossing.getrandbits(32)) for what in whats
         ]
-        if more and (more is CLOSING or crossing.random() < 0.7):  # it dies before anybody has the lock
+        if more and (more is CLOSING or crossing.random() < 0.7):  # before anybody has the lock
             steps[-1] = steps[-1]._replace(at=0.0)
         for i, step in enumerate(steps):
             if step.what == "close client":

@@ -60,7 +60,7 @@ def flush_scripts(nemesis: Nemesis) -> None:
 
 
 def late_scripts(nemesis: Nemesis) -> None:
-    """Behind each refusal a master loses the script of places, and is slow to answer; at a close all."""
+    """A master that refuses loses the script of places, and answers late. A close costs all scripts."""
     span = nemesis.dice.choice((0.05, 0.2, 0.4))
 
     def lose(client: Client | None, host: Any) -> None:
