@@ -14,13 +14,11 @@ import pytest
 
 import rlock
 
-from ..servers import Fleet
-from .conftest import KINDS
+from .conftest import KINDS, eventually
 
 lock_tests = pytest.importorskip("test.lock_tests", reason="this Python has no test package")
 support = pytest.importorskip("test.support", reason="this Python has no test package")
 
-DEAD = ["redis://127.0.0.1:1"]  # nobody listens there
 _names = itertools.count()
 
 
@@ -34,14 +32,16 @@ class OnMasters:
 
     @pytest.fixture(autouse=True)
     def _started(self, request: pytest.FixtureRequest) -> None:
-        fleet: Fleet = request.getfixturevalue(self.kind.masters)
-        type(self).urls = fleet(self.masters).urls
+        type(self).urls = request.getfixturevalue(self.kind.masters)(self.masters).urls
 
     def setUp(self) -> None:
-        self.kind.client(DEAD, ttl=2.0).close()  # what a kind has once for all tests is there from now on
+        self.kind.client(["redis://127.0.0.1:1"], ttl=2.0).close()  # what is started once for all tests
         super().setUp()  # type: ignore[misc]
         support.environment_altered = False
         self.client = self.kind.client(self.urls, ttl=2.0)
+        self.client.lock("held").acquire()  # otherwise the watchdog could start while a test counts threads
+        tasks = self.kind is KINDS["asyncio"]
+        assert eventually(lambda: tasks or "rlock-watchdog" in [each.name for each in threading.enumerate()])
 
     def tearDown(self) -> None:
         self.client.close()
