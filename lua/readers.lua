@@ -39,7 +39,7 @@ for i = 1, locks do
     end
     local code = -1
     if type(reading) == 'string' or (reading == false and redis.call('exists', lock) == 0) then
-        code = reading and (redis.call('zscore', readers, owner) or -1) + 0 >= now_ms and 1 or 0
+        code = reading and (tonumber(redis.pcall('zscore', readers, owner)) or -1) >= now_ms and 1 or 0
     end
     if code == 0 and task == 'heal' then
         local banned = redis.pcall('get', evicted)

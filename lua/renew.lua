@@ -24,7 +24,7 @@
 --   -1  someone else's, or not a lock, or the owner was evicted
 --
 -- Second delivery: sets the same count and expiry again, from its own arrival; released locks stay free. One
--- that puts locks back would bring them back, so its sender repeats the release behind it.
+-- that puts locks back would bring them back: its sender sends it once, with its text.
 
 local lease_ms = ARGV[1]
 local fence_ms = tonumber(ARGV[2]) -- an owner is no number

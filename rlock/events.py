@@ -270,7 +270,7 @@ def observe(observer: Observer) -> Callable[[], None]:
 
     Each `Acquired` is followed by one `Released` or one `Lost` with its owner. Each `Queued` is followed by
     one `Acquired` or `NotAcquired` of its lock with ``queued``. The loss of a fixed lease without ``on_lost``
-    is reported by its release or the close of its client. A KeyboardInterrupt may leave one event out.
+    is reported by its release, the end of its owner, or the close. Ctrl-C may leave one event out.
     """
     global _observers
     registered = partial(observer)  # not the observer: ending it would end its other registrations

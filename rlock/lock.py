@@ -290,8 +290,7 @@ class RLock(BaseLock[LossSignal], _Interface):  # type: ignore[misc]
             try:
                 self.release()
             except LeaseLostError as loss:
-                # Not raised: Condition.wait would keep this waiter in its list, and the next notify() would
-                # wake nobody. The acquire after the wait takes the lock again.
+                # Not raised: Condition.wait would keep this waiter, and the next notify() would wake nobody.
                 log.error("%s", loss)
             except NotHeldError:
                 if count:

@@ -191,14 +191,23 @@ def ended_at_once(genuine: Any, self: Any) -> bool:
     return bool(genuine(self))
 
 
-@bug("place by its hash", "4.4")
-@around(commands, "wait")
-def place_by_its_hash(genuine: Any, *places: Any) -> Any:
-    """After SCRIPT FLUSH a place was refused, and sent again behind the release of its owner. The next
-    release handed the lock to it: it was free for a second, and others waited."""
-    command = genuine(*places)
+def by_its_hash(genuine: Any, *words: Any, **options: Any) -> Any:
+    command = genuine(*words, **options)
     command.packed = encode(command.by_sha())
     return command
+
+
+@bug("place by its hash", "4.4")
+def place_by_its_hash(patches: Patches) -> None:
+    """After SCRIPT FLUSH a place was refused, and sent again behind the release of its owner. The next
+    release handed the lock to it: it was free for a second, and others waited."""
+    patches.wrap(commands, "wait", by_its_hash)
+
+
+@bug("healing by its hash", "3.7")
+def healing_by_its_hash(patches: Patches) -> None:
+    """After SCRIPT FLUSH a healing was refused, and sent again behind the release: a vote of nobody."""
+    patches.wrap(commands, "_with_tokens", by_its_hash)
 
 
 @bug("hand-off to a released place", "4.4")

@@ -62,12 +62,13 @@ def left(masters: Iterable[Any]) -> list[str]:
     return found
 
 
-def disagree(masters: MemoryMasters, owner: str) -> list[str]:
-    """Whether fewer masters than a quorum have an owner's hold."""
-    among = [readers(NAME)] if is_shared(owner) else [NAME]
-    entries = [master._keys.look(key) for master in masters for key in among]
+def disagree(masters: MemoryMasters, hold: Any) -> list[str]:
+    """Whether fewer masters than a quorum have a hold."""
+    key = readers(hold.name) if is_shared(hold.owner) else hold.name
+    entries = [master._keys.look(key) for master in masters]
     has = [name for entry in entries if entry is not None for name in (*entry.fields, *entry.scores)]
-    return [f"it is held by {owner}, and the masters have {has}"] * (has.count(owner) <= len(masters) // 2)
+    quorum = len(masters) // 2 + 1
+    return [f"it is held by {hold.owner}, and the masters have {has}"] * (has.count(hold.owner) < quorum)
 
 
 def sleeps(client: Any, name: str) -> bool:
@@ -171,9 +172,14 @@ class Scene:
         lock, owned = self.lock, self.lock.is_owned()
         if (lock.hold_count, owned) != (count, count > 0 and not self.client._closed):
             return [f"hold_count is {lock.hold_count} and is_owned() {owned}, for {count} acquires"]
+        return self.believes() if owned else []
+
+    def believes(self) -> list[str]:
+        """The holds that the client counts as held, and the masters do not have."""
+        table = self.client._engine().holds
+        held = [hold for hold in table if table.remaining(hold) > 0.0 and hold.name != "busy"]
         # A reader in the writer: masters know the writer.
-        holds = [hold.writer or hold for hold in lock._holders()[:1] if owned]
-        return [each for hold in holds for each in disagree(self.masters, hold.owner)]
+        return [each for hold in held for each in disagree(self.masters, hold.writer or hold)]
 
     async def busy(self, ends: Any) -> None:
         """Acquire and release another lock all the time."""

@@ -19,6 +19,7 @@ from tests.docs.pages import TOP
         "--masters 1 --again --work releases --every 60",
         "--masters 1 --again --work acquires --only acquire --every 20",
         "--masters 3 --again --work 'closes it' --only detach --every 12",
+        "--masters 1 --again --work raises --only with --only 'contended acquire' --every 12",
         "--masters 1 --collect --work releases --only acquire --every 6",
         "--masters 1 --again --work 'releases it' --work 'acquires it' --only acquire --only with --every 12",
         "--masters 1 --again --work 'releases it' --work 'acquires it' --only 'acquire a reader' "

@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, int]] = {
         "restart": 3, "restart after a grant": 10, "flush": 2, "stop master": 8, "stop client": 8,
         "keep from running": 6, "let go": 5, "hold commands": 8, "cut": 2, "evict": 5, "look": 1,
         "newcomer": 8, "one fewer": 1, "out of reach": 1, "onlookers": 1, "broken off": 1,
-        "late healers": 1,
+        "late healers": 1, "lost scripts": 2,
     },
     "messages": {
         "late commands": 12, "overtaken": 12, "stray tokens": 6, "evictions": 6,

@@ -76,7 +76,7 @@ class Oracles:
             self.prompt_s = max(self.prompt_s, LOOK_S - play.setup.overdue_ttl)
             if "die asking" in kinds:
                 self.prompt_s = max(LOOK_S, self.prompt_s + EARLY_S * (self.quorum - 1))
-        if "late scripts" in kinds:
+        if {"late scripts", "lost scripts"} & kinds:
             self.prompt_s = 9.0  # their answers are late, and each command may take two trips
         # In the mode "leases" masters lose their memory, and have no vote for a while.
         if self.mode in ("deaths", "cuts", *BUSY) and self.mode != "leases" and not play.setup.far:

@@ -16,6 +16,7 @@ from .schedules import CARELESS
 if TYPE_CHECKING:
     from .client import Client
     from .faults import Nemesis
+    from .hosts import Host
 
 #: Messages of a stranger on the channels of a lock.
 RUBBISH = (b"\xff\xfe", b"", b"0", b"x" * 100_000, b"a:b c d", b"\xff 9 9 9", b"a:b 1 99999999999999999999 x")
@@ -59,19 +60,35 @@ def flush_scripts(nemesis: Nemesis) -> None:
         host.flushed_scripts = {script.sha for script in scripts.ALL}
 
 
+def late_answers(nemesis: Nemesis, client: Client, host: Host, span: float) -> None:
+    back, late = client.ways[host.index][1], nemesis.dice.uniform(0.0, span)
+    nemesis.later(0.0, lambda: setattr(back, "extra", late))
+    nemesis.later(span, lambda: setattr(back, "extra", 0.0))
+
+
 def late_scripts(nemesis: Nemesis) -> None:
     """A master that refuses loses the script of places, and answers late. A close costs all scripts."""
     span = nemesis.dice.choice((0.05, 0.2, 0.4))
 
-    def lose(client: Client | None, host: Any) -> None:
+    def lose(client: Client | None, host: Host | None) -> None:
         if client is not None and host is not None:
             host.flushed_scripts = {scripts.WAIT.sha}
-            back, late = client.ways[host.index][1], nemesis.dice.uniform(0.0, span)
-            nemesis.later(0.0, lambda: setattr(back, "extra", late))
-            nemesis.later(span, lambda: setattr(back, "extra", 0.0))
+            late_answers(nemesis, client, host, span)
 
     behind_each(nemesis, "queued", nemesis.dice.choice((0.3, 1.0)), lose)
     behind_each(nemesis, "closing", 1.0, lambda *_: flush_scripts(nemesis))
+
+
+def lost_scripts(nemesis: Nemesis) -> None:
+    """A master has lost the script with which a key is to be put back, and answers late."""
+    dice, span = nemesis.dice, nemesis.dice.choice((0.1, 0.3))
+
+    def lose(client: Client | None, host: Host | None) -> None:
+        if client is not None and host is not None:
+            host.flushed_scripts = {dice.choice((scripts.HEAL, scripts.READERS)).sha}
+            late_answers(nemesis, client, host, span)
+
+    behind_each(nemesis, "absent", dice.choice((0.5, 1.0)), lose)
 
 
 def stranger(nemesis: Nemesis) -> None:
@@ -130,6 +147,6 @@ def regroup(nemesis: Nemesis) -> None:  # a client names replicas of masters tha
 
 
 STRANGERS = (
-    nonsense, evict, init, look, flush_scripts, late_scripts, stranger, mirror, set_a_clock_back, careless,
-    regroup,
+    nonsense, evict, init, look, flush_scripts, late_scripts, lost_scripts, stranger, mirror,
+    set_a_clock_back, careless, regroup,
 )  # fmt: skip

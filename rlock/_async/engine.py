@@ -4,7 +4,8 @@ import asyncio
 import inspect
 import math
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import clock
@@ -40,7 +41,8 @@ class Engine(engine.Engine):
             raise RuntimeError("no task is running: a lock of rlock.asyncio is held by a task")
         key = self._keys.get(task)
         if key is None:
-            key = self._keys[task] = OwnerKey(engine.client_label(task.get_name()), _running(task))
+            alive = partial(_running, weakref.ref(task, self.watchdog.task_ended))
+            key = self._keys[task] = OwnerKey(engine.client_label(task.get_name()), alive)
         return key
 
     def hold(self, name: str) -> Hold | None:
@@ -71,9 +73,8 @@ class Engine(engine.Engine):
             self.masters.close()
 
 
-def _running(task: asyncio.Task[object]) -> Callable[[], bool]:
-    there = weakref.ref(task)
-    return lambda: (task := there()) is not None and not task.done()
+def _running(task: weakref.ref[asyncio.Task[object]]) -> bool:
+    return (there := task()) is not None and not there.done()
 
 
 class Watchdog(watchdog.Watchdog):
@@ -99,6 +100,11 @@ class Watchdog(watchdog.Watchdog):
             self._cancelled = False
             # Not by the loop's task factory: an eager one would run it here, and dead-lock on the mutex.
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
+
+    def task_ended(self, _: object) -> None:
+        if not self._loop.is_closed():
+            # Not in place: the garbage collector may call this in the middle of a change.
+            self._loop.call_soon_threadsafe(self.owner_ended)
 
     def stop(self) -> None:
         self.stopped = True

@@ -10,8 +10,8 @@ from ..procedures.release import Released, ending, outcome
 from ..procedures.withdraw import undo
 from ..rules.holds import Hold
 from ..rules.lease import LeaseEvent
+from ..rules.timing import FIRST_CONTACT_S
 from .calls import Calls
-from .connections import FIRST_CONTACT_S
 from .hold_table import HoldTable
 from .subscriptions import Subscriptions
 from .watchdog import AT_CLOSE, DISOWNED, Watchdog

@@ -5,6 +5,7 @@ only while the client is used or a master still has to get a command.
 """
 
 import math
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,17 +16,15 @@ import hiredis
 from ..events import MasterAnswers, MasterFailed
 from ..model import Fault, FaultKind
 from ..procedures.port import ClientContext, WaitGenerator
-from ..rules.timing import probe_wait
+from ..rules.timing import DUPLICATE_PAUSE_S, FIRST_CONTACT_S, MESSAGE_PATIENCE_S, probe_wait
 from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, L, MasterConnection, Traffic
 from .handshake import ConnectError, ConnectOptions, connect_error
 from .runtime import Parker, Runtime, Waiter
 
 #: The shortest time-out of each step of an attempt: a step may take several round trips.
 CONNECT_TIMEOUT_S = 1.0
-FIRST_CONTACT_S = 0.25  # the shortest time-out with which the first call of a client waits for connections
-DUPLICATE_PAUSE_S = 2.0  # the additional pause if two names turned out to be one server
-#: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
-MESSAGE_PATIENCE_S = 1.0
+#: The packages whose code raises an error when a connection breaks, besides that of its class.
+RAISE_FAULTS = ("rlock", "socket", "ssl", "asyncio", "gevent")
 
 
 class Wiring(NamedTuple):
@@ -59,8 +58,7 @@ class Connections(ABC, Generic[L]):
         self._traffic = traffic
         #: How long a thread or task waits at a time, before it checks itself what has arrived.
         self._patience = MESSAGE_PATIENCE_S if subscriber else timeout / 4
-        #: A change of the connections wakes these, in the order of their arrival: a set would have another
-        #: order in each run, and one seed of the simulation two histories.
+        #: A change of the connections wakes these. No set: its order would be another one in each run.
         self._sleepers: dict[Parker, None] = {}
         step_timeout = max(timeout, CONNECT_TIMEOUT_S)
         self._options = ConnectOptions(step_timeout, timeout, (), subscriber, context.guard.on)
@@ -115,9 +113,13 @@ class Connections(ABC, Generic[L]):
         """Drop a connection after an exception in the middle of a command or of a reply.
 
         After Ctrl-C too: otherwise the next reply would count for another command, as a vote nobody gave.
-        Raises an interrupt again, and nothing else: the caller may work for another lock.
+        Raises what a signal handler raised again, and nothing else: the caller may work for another lock.
         """
-        interrupted = not isinstance(error, Exception)
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        # A signal handler may raise any class, such as that of Celery's soft time limit.
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        ours = package in RAISE_FAULTS or type(server.connection).__module__.startswith(package)
+        interrupted = not ours or not isinstance(error, Exception)
         text = str(error) if isinstance(error, OSError | hiredis.HiredisError) else repr(error)
         self.drop(server, broken("interrupted" if interrupted else text or type(error).__name__))
         if interrupted:
@@ -199,8 +201,7 @@ class Connections(ABC, Generic[L]):
         patience = max(patience, FIRST_CONTACT_S) if self.is_new else patience
         yield from self._wait_for_attempts(enough, patience)
         if self.is_new and self.up >= self._context.quorum:
-            # Masters that are a little slower than the quorum get some more time, so that the first lock
-            # stands on all masters. A master that hangs costs no more than that.
+            # Some more time for masters that are slower, so that the first lock stands on all masters.
             spent = self._clock() - began
             yield from self._wait_for_attempts(len(self.servers), 2 * spent + 0.02)
         self.is_new = False
@@ -321,7 +322,6 @@ class Connections(ABC, Generic[L]):
         server.probe_at = self._clock() + probe_wait(self._context.random, server.failures + 1)
 
     def disconnect(self) -> None:
-        """Close all connections; new ones can be made."""
         for server in self.servers:
             if server.connection is not None:
                 connection, server.connection = server.connection, None

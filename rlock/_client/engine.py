@@ -88,11 +88,8 @@ class Engine(Port):
 
     def interrupted(self) -> bool:
         """Whether a signal handler or finalizer calls, and its thread is in the middle of a change."""
-        return bool(
-            self.holds.mutex._is_owned()
-            or self.masters._mutex._is_owned()
-            or self.notifications._mutex._is_owned()
-        )
+        owned = self.holds.mutex._is_owned() or self.masters._mutex._is_owned()
+        return bool(owned or self.notifications._mutex._is_owned())
 
     def acquire(self, options: LockOptions, until: float) -> WaitGenerator[bool]:
         """Count a nested acquire at once. Otherwise ask the masters, until ``until``."""
@@ -232,7 +229,7 @@ class Engine(Port):
 
     def _release_held(self, hold: Hold, handle: Handle | None = None) -> WaitGenerator[Released | None]:
         """Give back one acquire, or all to a handle; the last one on the masters, too. None: tell nothing."""
-        releasing, within = self.under_way.releasing, hold.writer is not None
+        releasing, within = self.under_way.releasing, False
         hold_count, lost = -1, False
         try:
             began, confirmation = self.clock(), hold.lease.confirmation
@@ -245,6 +242,7 @@ class Engine(Port):
                     raise NotHeldError(hold.name, self.holds.holder(hold.name))
                 hold.count = hold_count = 0 if handle else hold.count - 1  # no call since the question
                 if hold_count == 0:
+                    within = hold.writer is not None  # not before: `later` may have ended the writer
                     self.holds.remove(hold)
                     # Before the masters know: otherwise a renewal at the same time would report a loss.
                     hold.lease.on(LeaseEvent.RELEASE)

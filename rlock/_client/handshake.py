@@ -141,7 +141,6 @@ def settled(result: Any) -> WaitGenerator[Any]:
 
 
 def _exchange(connection: Any, commands: Sequence[tuple[str, ...]]) -> WaitGenerator[list[Any]]:
-    """An `Exchange` over a connection of a library."""
     yield from settled(connection.send_packed_command(connection.pack_commands(commands)))
     found: list[Any] = []
     for _ in commands:

@@ -85,7 +85,8 @@ class HoldTable:
         Returns the instant to check the lease for. Without the reading a confirmed one would seem lost.
         """
         lease, now, read_at = hold.lease, self.clock(), -math.inf
-        while lease.confirmation is not None and (early or read_at < lease.valid_until <= now):
+        # Not once closed: in a forked child, which is, another thread of its parent may have had the mutex.
+        while lease.confirmation and not self.closed and (early or read_at < lease.valid_until <= now):
             early, read_at = False, now
             self._masters.read_arrived()
             now = self.clock()  # again: a process that is stopped in the read would believe in an old lease
@@ -135,11 +136,12 @@ class HoldTable:
             hold.lease, hold.writer = copy(hold.lease), None
         reader = self.find(hold.owner_key, hold_name(hold.name, shared=True)) if self._by_owner else None
         if reader is not None and reader.lease is hold.lease:
-            reader.lease, ttl = copy(hold.lease), reader.options.lease.ttl
-            # From now on each master may have either lease, until a quorum has confirmed the reader's.
-            reader.lease.ttl = min(hold.lease.ttl, ttl)
-            reader.lease.valid_until = min(hold.lease.valid_until, valid_until(self.clock(), ttl))
             hold.reader = reader if hold.lease.state in HELD_OR_SUSPECT else None
+            lease, ttl = copy(hold.lease), reader.options.lease.ttl
+            # From now on each master may have either lease, until a quorum has confirmed the reader's.
+            lease.ttl = min(hold.lease.ttl, ttl)
+            lease.valid_until = min(hold.lease.valid_until, valid_until(self.clock(), ttl))
+            reader.lease = lease  # last: behind Ctrl-C before it, the second call does all of this
 
     def forget(self, hold: Hold) -> None:
         """End the ownership at once, at any instant and without the mutex. `remove` does the rest."""
@@ -177,9 +179,7 @@ class HoldTable:
     def report_released(self, hold: Hold, began: float, *, confirmed: bool) -> None:
         """Emit the release of a hold, which began at ``began``, unless its end was reported."""
         _emit_pending(hold)
-        if hold.report.end_reported:
-            return
-        if observed():
+        if observed() and not hold.report.end_reported:
             held, took = began - hold.acquired_at, self.clock() - began
             event = Released(hold.name, hold.owner, held, took, confirmed)
             hold.report.end_reported = True

@@ -103,8 +103,7 @@ class Subscription:
         #: The masters were told to end it, and it is kept for the messages that are on their way.
         self.ending = False
         self.polled_at = -math.inf  # when a waiter last polled a master for all waiters
-        #: By the owner of their places, as it comes over the wire. Weak: a contender that Ctrl-C kept from
-        #: leaving must not keep the subscription.
+        #: By the owner of their places. Weak: else a contender that Ctrl-C kept from leaving would keep it.
         self._contenders: dict[bytes, weakref.ref[Contender]] = {}
 
     @property

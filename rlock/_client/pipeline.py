@@ -74,7 +74,8 @@ class Pipeline(Traffic[L]):
         while server.connection is connection and (reply := connection.reader.gets()) is not False:
             if not connection.pending:
                 # An error before the server closes. Or an earlier reply was taken for the wrong command.
-                self._connections.drop(server, broken(f"an answer that nobody asked for: {reply!r:.80}"))
+                text = f"an answer that nobody asked for: {type(reply).__name__}"
+                self._connections.drop(server, broken(text))
             elif type(reply) is not list and replies.is_noscript(reply):
                 self._send_script(server, connection.pending[0])
                 if server.connection is connection:
@@ -154,7 +155,6 @@ class Pipeline(Traffic[L]):
                 self._count(call, server.index, vote)
 
     def _accepted(self, server: MasterConnection[L]) -> None:
-        """A master that replied without a vote has one again."""
         server.refusal = None
         self._pending_events.add(MasterAnswers(server.endpoint.label, news=False))
 
@@ -247,7 +247,7 @@ class Pipeline(Traffic[L]):
         connection.pending.popleft()
         held, connection.unacknowledged = connection.unacknowledged, Unacknowledged()
         for pending, counted in held.votes:
-            if fault is not None:
+            if fault is not None and pending.command.script not in scripts.LEASING:
                 self._redeliver(server, pending)
             if pending.call is not None:
                 # Again: the client may have learned of a longer lease since it read the reply.

@@ -245,7 +245,8 @@ class Subscriptions(Notifications, Traffic[L]):
                 self._context.pending_events.add(SubscribeRefused(server.endpoint.label, f"{message!s:.200}"))
             return
         if type(message) is not list or len(message) != 3 or type(message[1]) is not bytes:
-            self._connections.drop(server, broken(f"an answer that nobody asked for: {message!r:.80}"))
+            text = f"an answer that nobody asked for: {type(message).__name__}"
+            self._connections.drop(server, broken(text))
             return
         kind, channel, payload = message
         if (found := self._by_channel.get(channel)) is None:

@@ -76,6 +76,15 @@ class Watchdog(ABC):
         if hold.renewal.due_at < self._wake_at - min(RENEW_SLACK_S, renew_period(hold.lease.ttl) / 4):
             self._parker.wake()
 
+    def owner_ended(self) -> None:
+        """See to the holds of threads and tasks that have ended: nobody will release them."""
+        with self._mutex, suppress(RuntimeError):  # there are no more threads
+            for hold in self._holds:
+                if hold.report.end_reported and not hold.owner_key.alive():
+                    self._holds.remove(hold)
+                elif hold.renewal.due_at == math.inf and not hold.owner_key.alive():
+                    self.watch(hold)  # to report the end of its lease
+
     def rest(self) -> None:
         """End in `LINGER_S` unless a hold comes: the last one has gone. With the mutex."""
         if self._wake_at > self._needed_until:
@@ -112,18 +121,20 @@ class Watchdog(ABC):
             self._schedule.remove(hold)
             if not hold.owner_key.alive():
                 self._holds.remove(hold)  # otherwise it stays for ever: a dead owner never releases
-            reason = reason or hold.reason
+            reason, cause = reason or hold.reason, cause or hold.cause
             signal, on_lost = hold.report.signal, hold.options.on_lost
         held = self._clock() - hold.acquired_at
         if signal is not None:
             signal.set()
         try:
-            emit_in_order(hold, events.Lost(hold.name, hold.owner, held, cause or hold.cause, reason))
+            emit_in_order(hold, events.Lost(hold.name, hold.owner, held, cause, reason))
         finally:
-            # After the log record, because the callback may end the process. In `finally`: otherwise an
-            # observer that raises would hide the loss from the owner.
+            # After the log record: it may end the process. In `finally`: an observer may raise.
             if on_lost is not None and cause != events.CLOSED:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
+        for reader in self._holds:
+            if reader.writer is hold:  # its lease is the same
+                self.report_loss(reader, reason, cause)
 
     def _take_due(self) -> list[Hold] | None:
         """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""

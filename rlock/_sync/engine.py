@@ -1,6 +1,5 @@
 """The engine of the blocking driver: owners are threads. Its watchdog is a thread, too."""
 
-import math
 import os
 import threading
 import time
@@ -47,16 +46,9 @@ class Engine(engine.Engine):
             key = own.setdefault("key", OwnerKey(label, alive))
         return key
 
-    def _owner_ended(self, ended: object) -> None:
-        """See to the holds of a thread that has ended: nobody will release them."""
-        if self.pid != os.getpid():
-            return  # in a forked child; another thread may have had the mutex
-        with self.holds.mutex, suppress(RuntimeError):  # there are no more threads
-            for hold in self.holds:
-                if hold.owner_key.alive is ended and hold.report.end_reported:
-                    self.holds.remove(hold)
-                elif hold.owner_key.alive is ended and hold.renewal.due_at == math.inf:
-                    self.watchdog.watch(hold)  # to report the end of its lease
+    def _owner_ended(self, _: object) -> None:
+        if self.pid == os.getpid():  # not in a forked child; another thread may have had the mutex
+            self.watchdog.owner_ended()
 
     def _holding(self) -> None:
         (self.holding.add if len(self.holds) else self.holding.discard)(self)

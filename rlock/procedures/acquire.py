@@ -80,8 +80,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
             port.leave(contender)
         return grant is not None
     except BaseException:
-        # The caller's `withdraw` lets the next owner in, after the undo. If a second Ctrl-C prevents that,
-        # the next owner must still see that this one has left.
+        # Now, for the next owner: a second Ctrl-C may keep the caller's `withdraw` from letting it in.
         contender.is_withdrawn = True
         raise
 

@@ -54,8 +54,7 @@ class Findings:
         self.ballot, self.verdict, self.holder = ballot, verdict, None
         if verdict is Verdict.HELD:
             self.holder = ballot.foreign_holder()
-            # Only masters with a vote count. Otherwise an owner without a quorum, which gives its votes back,
-            # would make this acquire return False although nobody had the lock.
+            # Only masters with a vote count: else it may be an owner without a quorum, who has no lock.
             self.contended = self.contended or ballot.foreign_holder(voters_only=True) is not None
 
 

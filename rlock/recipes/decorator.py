@@ -130,8 +130,7 @@ def _client(source: Any) -> Any:
         client = source()
         if not _is_client(client):
             raise OptionsError(f"{source!r} must return a client, not {client!r}")
-        # If another thread was faster, its client stays. Otherwise a nested call could use a second client,
-        # and wait for the lock of its own thread.
+        # Of the faster thread: by a second client a nested call would wait for its own thread.
         _made.setdefault(source, client)
     return _made[source]
 

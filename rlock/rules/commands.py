@@ -89,8 +89,8 @@ def downgrade(
     wire: Wire, name: str, owner: str, waiter: str, reader: str, lease_ms: int, *, token: int
 ) -> Command:
     """The holder reads on as the owner ``reader``; the readers that wait at the head may join."""
-    arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms))
-    command = _command(scripts.RELEASE, _release_keys(name), (*arguments, str(token), owner), echo=owner)
+    arguments = (*_announcement(wire, name), waiter, "", reader, str(lease_ms), str(token), owner)
+    command = _command(scripts.RELEASE, _release_keys(name), arguments, echo=owner, by_source=True)
     command.acknowledged = True
     return command
 
@@ -199,7 +199,8 @@ def _with_tokens(lease_ms: int, leases: Sequence[StandingLease], task: str, guar
         arguments += (owner, str(token)) if shared else (owner, str(count), str(token))
     keys += _note(guarded)
     decode = partial(replies.decode_batch, locks=len(leases))
-    return _command(scripts.READERS if shared else scripts.HEAL, keys, arguments, decode, leases[0][1])
+    script, by_source = scripts.READERS if shared else scripts.HEAL, task == "heal"
+    return _command(script, keys, arguments, decode, leases[0][1], by_source=by_source)
 
 
 def confirm(name: str, owner: str, lease_ms: int, token: int, *, guarded: bool = True) -> Command:

@@ -101,14 +101,14 @@ class Hold:
     def reason(self) -> str:
         """Why the hold was lost, and why it was not renewed if that was on purpose."""
         reason, stopped = self.lease.reason or EXPIRED, self.renewal.stopped
-        return f"{reason} ({stopped.reason})" if stopped else reason
+        return f"{reason} ({stopped.reason})" if stopped and stopped is not WITHIN else reason
 
     @property
     def cause(self) -> str:
         """The same for programs: why it was not renewed any more, or else the event that ended the lease."""
-        if self.renewal.stopped:
-            return self.renewal.stopped.cause
-        ended_by = self.lease.ended_by
+        stopped, ended_by = self.renewal.stopped, self.lease.ended_by
+        if stopped and stopped is not WITHIN:
+            return stopped.cause
         return FIXED if ended_by is LeaseEvent.EXPIRED and not self.options.renew else ended_by.value
 
     def renewal_stop(self, now: float) -> Stop | None:

@@ -164,7 +164,7 @@ def decode_batch(reply: Any, locks: int = 1) -> Vote:
 def _no_vote(reply: Any, kind: FaultKind = FaultKind.BROKEN) -> Vote:
     if isinstance(reply, Exception):
         return Vote(Code.FAULT, fault=fault(reply))
-    return Vote(Code.FAULT, fault=Fault(kind, f"an answer that no script gives: {reply!r:.200}"))
+    return Vote(Code.FAULT, fault=Fault(kind, f"an answer that no script gives: {type(reply).__name__}"))
 
 
 def is_noscript(reply: Any) -> bool:

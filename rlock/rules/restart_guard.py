@@ -157,8 +157,7 @@ class Guard:
                     # The same memory: keep the first estimate, because this reply may have been read late.
                     whole_from, reason = before.whole_from, before.reason
                 elif before.run_id != run_id or before.first_us is None or before.first_us < first_us:
-                    # This memory began after the last reply of the one before. By the master's clock it may
-                    # be older, because somebody may have set that clock.
+                    # It began behind the last reply of the one before, whatever the master's clock says.
                     whole_from = max(whole_from, last_reply_at)
                     reason = FLUSHED if before.run_id == run_id else RESTARTED
                 # Else the memory is older than its note said: `first_use`.

@@ -28,6 +28,10 @@ SPREAD_CAP_S = 0.1  # waiters that one message wakes spread their retries over t
 #: How long a waiter may take to claim the lock that it was handed. The others wait this long for a waiter
 #: that is stopped or cut off. A slower waiter loses its turn, not its ticket.
 CLAIM_S = 1.0
+FIRST_CONTACT_S = 0.25  # the shortest time-out with which the first call of a client waits for connections
+DUPLICATE_PAUSE_S = 2.0  # the additional pause if two names turned out to be one server
+#: How long a thread or task waits for messages before it checks itself: a wake-up may be lost.
+MESSAGE_PATIENCE_S = 1.0
 #: How long a master keeps a queue that no waiter renews. In each `POLL_CAP_S` a process asks one master.
 QUEUE_TTL_S = 30.0
 EXPIRY_MARGIN_S = 0.005  # a key outlives its PTTL a little; an earlier try would be a wasted round

@@ -75,6 +75,12 @@ async def _stay(lock: RLock) -> None:
         await asyncio.sleep(60)
 
 
+async def test_a_fixed_lease_of_a_task_that_has_ended_is_forgotten_at_its_end(eyes: Eyes) -> None:
+    async with Client(eyes.urls, SHORT) as client:
+        await asyncio.create_task(client.lock("x", renew=False).acquire())
+        assert await soon(lambda: not len(client._engine().holds))
+
+
 async def test_what_has_to_wait_for_a_mutex_runs_in_the_event_loop_and_in_no_thread() -> None:
     ran = list[int]()
     Runtime().later(lambda: ran.append(threading.get_ident()))

@@ -219,30 +219,6 @@ def test_a_loss_that_was_told_is_not_taken_back_by_a_confirmation() -> None:
     assert lease.state_at(20.0) is LeaseState.LOST
 
 
-@pytest.mark.rule("3.2")
-def test_a_lease_is_checked_for_an_instant_behind_the_reading() -> None:
-    with memory_client(3, ttl=5.0) as client:
-        lock, engine = client.lock("x"), client._engine()
-        lock.acquire()
-        (hold,), now = engine.holds, [engine.clock()]
-        engine.holds.clock = lambda: now[0]
-        hold.lease = Lease(5.0, now[0], confirmed(World(3)))
-        engine.masters.read_arrived = lambda: now.insert(0, now[0] + 3.0)  # type: ignore[method-assign]
-        assert lock.remaining() == 0.0
-
-        def read() -> None:
-            now.insert(0, now[0] + 3.0)
-            if confirmation.ballot.sent_at < now[0] - 3.0:  # the second time
-                confirmation.ballot.cast(0, SAME)
-                confirmation.ballot.cast(1, SAME)
-
-        confirmation = confirmed(World(3))
-        confirmation.ballot.sent_at = now[0]
-        hold.lease = Lease(10.0, now[0], confirmation)
-        engine.masters.read_arrived = read  # type: ignore[method-assign]
-        assert lock.remaining() > 3.0, "the confirmation came while it read"
-
-
 def test_the_confirmation_is_read_without_the_mutex_of_the_holds() -> None:
     """Otherwise all threads of the client would wait for a read from a socket."""
     with memory_client(3, ttl=5.0) as client:

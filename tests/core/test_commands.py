@@ -9,22 +9,21 @@ import hiredis
 import pytest
 
 from rlock.procedures.port import new_owner
-from rlock.rules import commands, scripts
+from rlock.rules import commands
 from rlock.rules.command_templates import Command, encode
 from rlock.rules.keys import OWN, REDISSON
 from rlock.rules.tickets import Place
 
 TOKEN = 1_763_000_000_000_000
 NAMES = ("x", "Größe {7} ✓", "", "with spaces\r\n$3\r\n", "\x01" * 60, "1763000000000000", "100% %b of %%b")
-BY_SOURCE = (scripts.WAIT, scripts.CONFIRM)  # sent with their text: no master may ask for it
 OWNERS = ("host/1/MainThread:" + "0" * 32, "höst/1/Köln:" + "a" * 32)
 
 
-def check(command: Command) -> None:
-    """A server reads its words, and nothing behind them."""
+def check(command: Command, *, whole: bool = False) -> None:
+    """A server reads its words, and nothing behind them. ``whole``: it must not come late, by NOSCRIPT."""
     reader = hiredis.Reader(encoding="utf-8")
     reader.feed(command.packed)
-    words = command.by_source() if command.script in BY_SOURCE else command.by_sha()
+    words = command.by_source() if whole else command.by_sha()
     assert tuple(reader.gets()) == words
     assert reader.gets() is False
     assert command.packed == encode(words)
@@ -46,9 +45,11 @@ def test_each_command_is_sent_as_its_words(name: str, owner: str) -> None:
         check(commands.leave_queue(wire, name, where.waiter))
         check(commands.nudge(wire, name))
         check(commands.evict(wire, name, owner, 20.0))
-        check(commands.downgrade(wire, name, owner, where.waiter, owner, 9_000, token=7))
-    check(commands.wait(where))
-    check(commands.confirm(name, owner, 9_000, 7))
+        check(commands.downgrade(wire, name, owner, where.waiter, owner, 9_000, token=7), whole=True)
+    check(commands.wait(where), whole=True)
+    check(commands.confirm(name, owner, 9_000, 7), whole=True)
+    check(commands.heal(9_000, [(name, owner, 1, 7)]), whole=True)
+    check(commands.heal(9_000, [(name, f"a+shared:{32 * '0'}", 1, 7)]), whole=True)
     check(commands.renew(9_000, [(name, owner, 1, 7), ("y", owner, 2, 7)]))
     check(commands.status(name, guarded=True))
 

@@ -17,7 +17,6 @@ from rlock._client.hold_table import HoldTable
 from rlock._client.watchdog import OnLost
 from rlock.errors import LeaseLostError, OptionsError
 from rlock.model import LeaseState
-from rlock.procedures.renew import RenewalOutcome
 from rlock.rules import timing
 from rlock.rules.holds import Hold, RenewalSchedule
 from rlock.rules.lease import TRANSITIONS, Lease, LeaseEvent
@@ -175,24 +174,6 @@ def test_the_watchdog_ends_soon_behind_the_last_hold() -> None:
     assert dog.woken == now
     now[0] += LINGER_S
     assert dog._take_due() is None
-
-
-def test_a_renewal_that_waits_for_the_mutex_takes_no_loss_back() -> None:
-    now, told = [8.0], []
-
-    class Mutex:
-        def __enter__(self) -> None:
-            now[0] = 9.0
-            told.append(table.state(hold))  # by another thread
-
-        def __exit__(self, *_: object) -> None: ...
-
-    dog, hold = Watchdog(lambda: now[0]), a_hold("x", 0.0, 9.0)
-    table: Any = dog.table
-    table.add(hold)
-    dog._mutex = table.mutex = Mutex()
-    lost = dog._apply([RenewalOutcome(hold, LeaseEvent.RENEWED, 7.5)])
-    assert (told, lost, table.state(hold)) == ([LOST], [hold], LOST)
 
 
 @pytest.mark.parametrize("ttl", [0.1, 0.5, 1.0, 3.0, 10.0])

@@ -290,6 +290,7 @@ def test_it_is_no_first_use(why: str) -> None:
     guard, (now, later, third) = fleet(*YOUNG[:2]), LATE[why]
     if later:
         guard.check_note(0, later, now)
+    assert guard.first_use(now) == [], "the third one, which was not reached, may know of a lease"
     guard.judge(2, told(third, run_id="c1"), now)
     assert guard.first_use(now) == []
 

@@ -72,19 +72,6 @@ def test_no_reply_to_script_load_is_a_refusal(reply: str | bytes, monkeypatch: p
     assert not calls.connection(2).pending
 
 
-def test_no_acquire_is_sent_again_while_its_client_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, sent = connected(), list[str]()
-
-    def forgot(words: Sequence[str]) -> bytes:
-        sent.append(words[0])
-        return resp("NOSCRIPT No matching script." if words[0] == "EVALSHA" else b"5e7d")
-
-    monkeypatch.setattr(calls.servers[2], "run", forgot)
-    calls.refuse()
-    assert calls.acquire(settle=Settle.ALL).granted == 2
-    assert sent == ["EVALSHA", "SCRIPT"], "behind its undo it would be a lock that nobody has"
-
-
 def test_a_refusal_of_a_master_whose_note_is_not_judged_counts_and_asks_for_the_handshake() -> None:
     calls = connected()
     for server in calls.servers:
@@ -235,16 +222,6 @@ def test_a_longer_lease_that_a_new_connection_tells_of_takes_votes_that_are_comp
     ballot = calls.acquire(settle=Settle.ALL)
     assert ballot.granted == 0
     assert all(vote.guarded for vote in ballot.votes.values())
-
-
-def test_while_one_master_was_not_reached_there_is_no_first_use() -> None:
-    """It may be the one that knows of a lease."""
-    calls = unused()
-    calls.away(2)
-    calls.reconnect()
-    assert calls.acquire(settle=Settle.ALL).granted == 0
-    assert [server.ran for server in calls.servers] == [["acquire"], ["acquire"], []]
-    assert calls.guard.remaining(0, calls.now) == pytest.approx(FULL)
 
 
 def test_a_new_connection_changes_no_round_that_is_over() -> None:

@@ -52,24 +52,6 @@ def test_a_key_without_expiry_is_no_reason_to_sleep_for_ever() -> None:
     assert world.now < 1002.0
 
 
-@pytest.mark.rule("4.1")
-@pytest.mark.parametrize(
-    "before",
-    [
-        pytest.param([[DEAD, EARLIER, EARLIER]] * 5, id="a place is refused"),
-        pytest.param([[held_by(ttl_ms=-1)] * 3] * 2, id="a key without expiry"),
-        pytest.param([[held_by(ttl_ms=60_000)] * 3] * 2, id="another holder"),
-    ],
-)
-def test_one_that_hears_of_another_owner_asks_as_many_masters_as_a_quorum_soon(
-    before: list[list[Vote]],
-) -> None:
-    """That owner may be a dead contender, on this master alone."""
-    world = World(3, *before, [DEAD] * 3, [ABSENT] * 3, [YES] * 3)
-    assert isinstance(world.acquire(FOR_EVER), Grant)
-    assert world.now < 1001.8
-
-
 def test_one_who_was_handed_the_lock_takes_it_with_a_round_of_its_own() -> None:
     world = World(3, [held_by()] * 3, [YES] * 3, subscribed=True, park=lambda step: Wake.HANDED)
     grant = world.won(FOR_EVER)

@@ -99,11 +99,12 @@ def test_a_reader_has_its_own_lease_after_the_writer(connect: MakeClient) -> Non
 
 
 def test_an_evicted_writer_does_not_read_on(other: Client, connect: MakeClient) -> None:
-    client = connect(ttl=10)
-    lock = client.read_write_lock("x")
+    told: list[LeaseLostError] = []
+    lock = connect(ttl=6).read_write_lock("x", on_lost=told.append)
     lock.writer.acquire()
     lock.reader.acquire()
     other.evict("x")
+    assert eventually(lambda: len(told) == 2, 4.5), "the reader is told with its writer"
     for each in (lock.writer.release, lock.reader.check, lock.reader.release):
         with pytest.raises(LeaseLostError, match="an operator evicted it"):
             each()

@@ -9,7 +9,7 @@ import pytest
 
 from rlock.rules import commands
 from rlock.rules.command_templates import Command
-from rlock.rules.keys import OWN, READERS, readers
+from rlock.rules.keys import OWN, READERS, evicted, fence, readers
 from rlock.rules.tickets import Place
 
 from ..scripted import CLAIM_MS, LEASE_MS, LOCK, MINE, QUEUE, THEIRS, TICKET, TOKEN, Box
@@ -49,6 +49,21 @@ def invited(box: Box) -> Box:
     box.hand_on(MINE)
     assert box.content() == ("hash", {READERS: "0"})
     return box
+
+
+@pytest.mark.parametrize("owner", [MINE, f"{READER}1"])
+@pytest.mark.parametrize("command", [commands.renew, commands.heal])
+@pytest.mark.parametrize("key", [LOCK, fence(LOCK), evicted(LOCK, MINE), readers(LOCK)])
+def test_a_key_of_another_type_costs_no_other_lease_a_vote(
+    box: Box, owner: str, command: Any, key: str
+) -> None:
+    """Behind a refusal of the whole script a client would lose all leases that it renews together."""
+    leases = [(name, owner, 1, TOKEN) for name in (LOCK, "other")]
+    for name, *_ in leases:
+        assert run(box, commands.acquire(name, owner, LEASE_MS))[0] == 1
+    box.client.delete(key)
+    box.client.xadd(key, {"stranger": "1"})
+    assert run(box, command(LEASE_MS, leases))[1][1] == 1
 
 
 @pytest.mark.parametrize("denied", ["-time", "-pexpire"])
