@@ -87,7 +87,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
     prepared = OF_THREADS[row.name](scene)
     operation = drive(prepared.__aenter__())
     before, result, failure = scene.lock.hold_count, None, None
-    allowed = (rlock.RLockError, RuntimeError if "Condition" in row.name else rlock.RLockError)
+    allowed = (TimeLimitError, rlock.RLockError, *[RuntimeError] * ("Condition" in row.name))
     try:
         with disturb(scene):
             result = drive(call(operation))
@@ -95,9 +95,7 @@ def run(row: Row, instant: Instant, disturb: Disturb) -> list[str]:
         wrong.append(f"the operation stands still in {stuck}")
     except Exception as error:
         failure = error
-        if isinstance(error, TimeLimitError):
-            pass
-        elif not row.work or not isinstance(error, allowed):
+        if not row.work or not isinstance(error, allowed):
             wrong.append(repr(error))
     # CPython itself drops what is raised while it closes a generator.
     heard = isinstance(failure, TimeLimitError) or instant.place.endswith("<genexpr>")

@@ -67,8 +67,9 @@ def disagree(masters: MemoryMasters, hold: Any) -> list[str]:
     key = readers(hold.name) if is_shared(hold.owner) else hold.name
     entries = [master._keys.look(key) for master in masters]
     has = [name for entry in entries if entry is not None for name in (*entry.fields, *entry.scores)]
-    quorum = len(masters) // 2 + 1
-    return [f"it is held by {hold.owner}, and the masters have {has}"] * (has.count(hold.owner) < quorum)
+    return [f"held by {hold.owner}, and the masters have {has}"] * (
+        has.count(hold.owner) <= len(masters) // 2
+    )
 
 
 def sleeps(client: Any, name: str) -> bool:

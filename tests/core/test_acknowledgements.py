@@ -16,6 +16,7 @@ from rlock.model import Code, FaultKind
 from rlock.procedures.port import Request, WaitGenerator
 from rlock.rules import commands
 from rlock.rules.command_templates import Command
+from rlock.rules.handles import Handle
 from rlock.rules.keys import OWN
 from rlock.rules.quorum import Ballot, Settle
 
@@ -24,6 +25,7 @@ from .wired import EPOCH_US, TIMEOUT_S, WiredCalls
 FREE = commands.free(OWN, "job", "you:1")
 #: A release that lets the owner read on.
 READ_ON = commands.downgrade(OWN, "job", "you:1", "", "you+shared:1", 9_000, token=9)
+TAKE = commands.transfer(Handle("job", "you:1", 9, 9, 1, 9_000, ()), "you:1", "me:1", guarded=True)
 
 
 def group(masters: int = 1, replicas: int = 1) -> WiredCalls:
@@ -71,20 +73,25 @@ def test_an_answer_that_a_replica_lacks_is_no_vote(command: Command, marks: list
         assert calls.servers[0].ran == [command.script.name, *marks, "WAIT", "INFO"]
 
 
-def test_a_release_waits_for_no_replica_and_one_without_them_is_sent_to_the_next_primary() -> None:
+def test_a_release_waits_for_no_replica() -> None:
     calls = group()
-    (server,) = calls.servers
     calls.acquire("you:1")
-    server.ran.clear()
+    calls.servers[0].ran.clear()
     assert calls.ask(FREE).granted == 1
-    assert server.ran == ["release"]
+    assert calls.servers[0].ran == ["release"]
+
+
+#: Behind its undo, a change of hands would leave the lock to nobody.
+@pytest.mark.parametrize(("command", "again"), [(READ_ON, True), (TAKE, False)])
+def test_what_replicas_lack_is_sent_to_the_next_primary_if_it_frees(command: Command, again: bool) -> None:
+    calls = group()
     calls.acquire("you:1")
-    server.acknowledging = 0
-    run(calls.call(Request(READ_ON, TIMEOUT_S, resend_for=9.0)))
-    server.ran.clear()
+    calls.servers[0].acknowledging = 0
+    run(calls.call(Request(command, TIMEOUT_S, resend_for=9.0)))
+    calls.servers[0].ran.clear()
     calls.cut(0)
     calls.reconnect()
-    assert "release" in server.ran
+    assert (command.script.name in calls.servers[0].ran) is again
 
 
 @pytest.mark.rule("3.6")
