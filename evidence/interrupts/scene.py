@@ -67,9 +67,7 @@ def disagree(masters: MemoryMasters, hold: Any) -> list[str]:
     key = readers(hold.name) if is_shared(hold.owner) else hold.name
     entries = [master._keys.look(key) for master in masters]
     has = [name for entry in entries if entry is not None for name in (*entry.fields, *entry.scores)]
-    return [f"held by {hold.owner}, and the masters have {has}"] * (
-        has.count(hold.owner) <= len(masters) // 2
-    )
+    return [f"the masters have {has}, and not {hold.owner}"] * (has.count(hold.owner) <= len(masters) // 2)
 
 
 def sleeps(client: Any, name: str) -> bool:
