@@ -24,8 +24,7 @@ from .runtime import TWO_PASSES, run
 class StreamConnection(Connection, asyncio.Protocol):
     def __init__(self, redis_connection: Any, result: HandshakeResult) -> None:
         super().__init__(result, redis_connection.secrets)
-        # Kept: a StreamWriter closes its transport when it is collected. Taken away from the library's
-        # connection, which would warn when it is collected.
+        # Kept: it closes its transport when it is collected. Taken away from the library, which would warn.
         writer: Any = redis_connection._writer
         self._writer = writer
         redis_connection._reader = redis_connection._writer = None

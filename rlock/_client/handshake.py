@@ -1,11 +1,11 @@
 """Handshake: what a new connection learns about its server before the first command."""
 
-# Imported before the first connection. If no descriptor is free then, the import fails, and Python remembers
-# for ever that there is no such encoding.
+# Imported early: without a free descriptor it fails, and Python remembers that there is no such encoding.
 import encodings.idna  # noqa: F401
 import inspect
+import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..events import log
@@ -98,7 +98,7 @@ def handshake(label: str, options: ConnectOptions, exchange: Exchange) -> WaitGe
         _check_group(replication, options.replicas)
     elif _field(replication, "role") in ("slave", "replica"):
         raise ConnectError(Fault(FaultKind.REPLICA, "it is a replica: name its master, or promote it"))
-    _check_eviction(label, _field(memory, "maxmemory_policy"))
+    _check_eviction(label, _field(memory, "maxmemory_policy")[:20])
     durable = options.guarded and is_durable(replication, *persistence)
     report = MemoryReport(_field(server, "run_id"), "durable" if durable else "volatile")
     if options.replicas is not None:
@@ -195,9 +195,9 @@ def _field(info: Any, name: str) -> str:
     return replies.fields(info).get(name, "")
 
 
-@cache  # it warns once
+@lru_cache(maxsize=256)  # it warns once
 def _check_eviction(label: str, policy: str) -> None:
-    if policy not in ("", "noeviction"):
+    if re.fullmatch("(allkeys|volatile)-[a-z]{1,9}", policy):
         log.warning(
             "%s has maxmemory-policy %s: under memory pressure it throws held locks away silently; "
             "set it to noeviction",

@@ -78,7 +78,8 @@ class Service:
         for answer in answers:
             if isinstance(answer, errors("AuthenticationError", "NoPermissionError")):
                 raise type(answer)(f"its Sentinels refuse the password or the user: {answer}")
-        said = [f"{one.label}: {str(it) or LATE}" for one, it in zip(self.sentinels, answers, strict=True)]
+        told = [(str(it) if isinstance(it, Exception) else "") or LATE for it in answers]
+        said = [f"{one.label}: {it}" for one, it in zip(self.sentinels, told, strict=True)]
         if any("No such master" in each for each in said):
             unknown = f"its Sentinels know no service {self.service_name!r}"
             raise self._error(f"{unknown}: check the name in the URL")

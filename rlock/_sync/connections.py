@@ -261,7 +261,9 @@ class Connections(connections.Connections[SocketConnection]):
         """Wait for events, at most ``timeout`` seconds. None: another thread polls. Without the mutex."""
         try:
             return self._poll.poll(math.ceil(timeout * 1000) if timeout > 0.0 else 0)
-        except RuntimeError:  # "concurrent poll() invocation": the leader before this one still polls
+        except RuntimeError as error:  # the leader before this one still polls
+            if "concurrent poll" not in str(error):
+                raise  # a signal handler raised it
             time.sleep(0.001)
             return [(fd, 0) for fd in list(self.by_fd)] if self._reader == threading.get_ident() else None
 

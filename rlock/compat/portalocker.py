@@ -50,7 +50,11 @@ class RedisLock(redis_py.Lock):
             raise exceptions.LockLostError(exceptions.LockException.LOCK_FAILED, "lost", channel=self._name)
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        self.release()
+        try:
+            self.release()
+        except BaseException:
+            self._drop(None)
+            raise
         if kind is None:
             self.ensure_held()
 

@@ -112,6 +112,9 @@ class Lock(BaseLock):
             if self.raise_on_release_error:
                 raise
             log.warning(ON_EXIT)
+        except BaseException:
+            self._drop(None)  # Ctrl-C before the release: otherwise it would stay held
+            raise
 
 
 class AsyncLock(BaseLock):

@@ -197,6 +197,8 @@ class BaseLock:
         finally:
             # Another thread or task may have got the lock meanwhile. After Ctrl-C this one may still hold it.
             if self._owner is owner and (owner is None or owner.hold not in engine.holds):
+                if owner is not None:
+                    owner.hold.owner_key.alive = bool  # no callback, in which Ctrl-C would be lost
                 self.local.owner = self.local.token = None
 
     def _extend_gen(

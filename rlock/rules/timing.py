@@ -41,8 +41,7 @@ LAST_ROUND_S = 0.05  # how long the last round may run that begins just before t
 
 #: The longest lease that the scripts grant: after a restart of its masters a fleet waits for that long.
 MAX_TTL_S = 86_400.0
-#: How long a master remembers the last fencing token of a lock. After that the master's clock gives a greater
-#: token, unless that clock was set back.
+#: How long a master remembers a fencing token. Then its clock, if not set back, gives a greater one.
 FENCE_TTL_S = 3600.0
 #: The first renewal comes this long after the acquire. It puts the lease on masters that did not grant it.
 FILL_UP_S = 0.25

@@ -138,7 +138,6 @@ def _ended_by_signals() -> Iterator[None]:
 
     before = {number: signal.signal(number, unwind) for number in numbers}
     yield
-    # Not after an exception: what is left to do then is to end, and a late second Ctrl-C would spoil the
-    # exit status.
+    # Not after an exception: only the end is left then, and a late Ctrl-C would spoil the exit status.
     for number, handler in before.items():
         signal.signal(number, handler)

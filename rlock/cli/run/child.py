@@ -66,12 +66,10 @@ class GuardedCommand:
 
     def run(self, environment: dict[str, str]) -> int:
         """Start it, wait for it; its exit status."""
-        # An exception of the handler would come out of the middle of the launch, which may have forked by
-        # then: nobody would wait for the command.
+        # An exception of the handler could come behind the fork: nobody would wait for the command.
         self._waiting = False
         try:
-            # `kill -9` of rlock, or the kernel out of memory: nobody renews the lock any more, and nobody is
-            # left to end the command politely before the next one starts.
+            # `kill -9` of rlock, or no memory: nobody renews, and nobody is left to end the command politely.
             with self._mutex:
                 if self.error is not None:
                     return exits.LOST

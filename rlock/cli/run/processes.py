@@ -8,9 +8,12 @@ import subprocess
 import sys
 from contextlib import suppress
 
+_before: set[int] = set()  # children of this process before COMMAND: of a shell that called `exec rlock run`
+
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends (Linux). Otherwise they could not be found."""
+    _before.update(_children(os.getpid()))
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -22,7 +25,7 @@ def descendants(known: set[int]) -> set[int]:
 
     Processes in ``known`` are no daemons. Each process that is found is added to ``known``.
     """
-    ours, found = {*_children(os.getpid())}, set[int]()
+    ours, found = {*_children(os.getpid())} - _before, set[int]()
     todo = [pid for pid in ours | known if pid in ours & known or _in_our_session(pid)]
     while todo:
         found.add(pid := todo.pop())
