@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: The public names of each module. It is imported with the first use of one of them: `rlock --version` needs
-#: none, and Ctrl-C while the command line starts meets no import of this package.
+#: The public names of each module. It is imported with the first use of one: `rlock --version` needs none.
 _NAMES = {
     "_client.endpoints": "Group",
     "client": "Client",

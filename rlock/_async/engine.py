@@ -102,7 +102,7 @@ class Watchdog(watchdog.Watchdog):
             self._task = asyncio.Task(self._run(), loop=self._loop, name="rlock-watchdog")
 
     def task_ended(self, _: object) -> None:
-        if not self._loop.is_closed():
+        if len(self._holds) and not self._loop.is_closed():
             # Not in place: the garbage collector may call this in the middle of a change.
             self._loop.call_soon_threadsafe(self.owner_ended)
 

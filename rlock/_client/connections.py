@@ -21,8 +21,7 @@ from .connection import FLAPS, FLAPS_S, NO_TLS_YET, NOT_CONNECTED, L, MasterConn
 from .handshake import ConnectError, ConnectOptions, connect_error
 from .runtime import Parker, Runtime, Waiter
 
-#: The shortest time-out of each step of an attempt: a step may take several round trips.
-CONNECT_TIMEOUT_S = 1.0
+CONNECT_TIMEOUT_S = 1.0  # the shortest time-out of each step of an attempt, which may take several trips
 #: The packages whose code raises an error when a connection breaks, besides that of its class.
 RAISE_FAULTS = ("rlock", "socket", "ssl", "asyncio", "gevent")
 
@@ -113,12 +112,12 @@ class Connections(ABC, Generic[L]):
         """Drop a connection after an exception in the middle of a command or of a reply.
 
         After Ctrl-C too: otherwise the next reply would count for another command, as a vote nobody gave.
-        Raises what a signal handler raised again, and nothing else: the caller may work for another lock.
+        Raises again what a signal handler raised, and nothing else: the caller may work for another lock.
         """
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         # A signal handler may raise any class, such as that of Celery's soft time limit.
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        ours = package in RAISE_FAULTS or type(server.connection).__module__.startswith(package)
+        ours = package in (*RAISE_FAULTS, type(server.connection).__module__.partition(".")[0])
         interrupted = not ours or not isinstance(error, Exception)
         text = str(error) if isinstance(error, OSError | hiredis.HiredisError) else repr(error)
         self.drop(server, broken("interrupted" if interrupted else text or type(error).__name__))

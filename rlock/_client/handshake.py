@@ -1,6 +1,6 @@
 """Handshake: what a new connection learns about its server before the first command."""
 
-# Imported early: without a free descriptor it fails, and Python remembers that there is no such encoding.
+# Imported early: without a free descriptor the import fails, and Python remembers no such encoding.
 import encodings.idna  # noqa: F401
 import inspect
 import re
@@ -32,8 +32,7 @@ class ConnectError(Exception):
 class ConnectOptions(NamedTuple):
     timeout: float  # seconds for each step
     request_timeout: float = 1.0
-    #: Earlier connections of this client to end first, as (run_id, client id). Otherwise a stopped server
-    #: could run their last commands when it goes on: an acquire after its release.
+    #: Connections to end first, as (run_id, client id): a stopped server could run their last commands.
     kill: Sequence[tuple[str, int]] = ()
     subscriber: bool = False
     guarded: bool = True  # whether the restart guard is on

@@ -16,6 +16,7 @@ from ..procedures.port import Masters, WaitGenerator
 from ..procedures.release import end
 from ..procedures.renew import RenewalOutcome, heal, renew
 from ..rules.holds import Hold
+from ..rules.keys import hold_name
 from ..rules.lease import HELD, LOST, SUSPECT, LeaseEvent
 from ..rules.timing import FILL_UP_S, LINGER_S, RENEW_SLACK_S, RENEW_STRAGGLERS_S, renew_period
 from .hold_table import HoldTable, emit_in_order
@@ -132,9 +133,9 @@ class Watchdog(ABC):
             # After the log record: it may end the process. In `finally`: an observer may raise.
             if on_lost is not None and cause != events.CLOSED:
                 self._call_on_lost(on_lost, LeaseLostError(hold.name, reason))
-        for reader in self._holds:
-            if reader.writer is hold:  # its lease is the same
-                self.report_loss(reader, reason, cause)
+        reader = self._holds.find(hold.owner_key, hold_name(hold.name, shared=True))
+        if reader is not None and reader.writer is hold:  # its lease is the same
+            self.report_loss(reader, reason, cause)
 
     def _take_due(self) -> list[Hold] | None:
         """The holds that are due; empty: sleep until ``_wake_at``; None: end. With the mutex."""

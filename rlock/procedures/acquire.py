@@ -80,7 +80,7 @@ def acquire(port: Port, contender: Contender) -> WaitGenerator[bool]:
             port.leave(contender)
         return grant is not None
     except BaseException:
-        # Now, for the next owner: a second Ctrl-C may keep the caller's `withdraw` from letting it in.
+        # Before `withdraw`, which a second Ctrl-C may prevent: the next owner must see that this one left.
         contender.is_withdrawn = True
         raise
 

@@ -130,7 +130,7 @@ def _client(source: Any) -> Any:
         client = source()
         if not _is_client(client):
             raise OptionsError(f"{source!r} must return a client, not {client!r}")
-        # Of the faster thread: by a second client a nested call would wait for its own thread.
+        # The client of the faster thread stays: by a second one a nested call would wait for its own thread.
         _made.setdefault(source, client)
     return _made[source]
 

@@ -13,8 +13,7 @@ _REDISSON_OWNER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(\d+)
 
 #: The key that tells since when a master keeps its data (rules/restart_guard.py). It has no expiry.
 NOTE = "rlock:fleet"
-#: The greatest fencing token, in the year 2223. A master discards a stored one only over 9e15, the end of a
-#: double: otherwise the token behind this one would be lower.
+#: The greatest fencing token, in the year 2223. A stored one over 9e15, the end of a double, is discarded.
 MAX_TOKEN = 8 * 10**15
 #: The longest owner token: 64 and 32 characters of a host and of a thread, a pid, and the uuid.
 MAX_TOKEN_BYTES = 512

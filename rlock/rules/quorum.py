@@ -123,7 +123,7 @@ class Ballot:
             return True
         # A quorum must have answered. Otherwise the missing answers could still make it "unreachable".
         lost = granted + outstanding < self.quorum and self.answered >= self.quorum
-        # Split, it waits for the last replies: a late vote would stay unnoticed for about a second.
+        # A split round waits for the last replies: a late vote would stay unnoticed for about a second.
         return lost and (settle is Settle.VERDICT or self.foreign_holder() is not None)
 
     def judge(self, now: float, valid_until: float) -> Verdict:

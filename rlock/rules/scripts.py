@@ -47,8 +47,7 @@ ALL = (ACQUIRE, RENEW, RELEASE, STATUS, WAIT, FENCE, HANDSHAKE, CONFIRM, TRANSFE
 #: No files: the commands that wait for the acknowledgements of replicas, and that ask for the replicas.
 MARK, ACKNOWLEDGE, REPLICATION = Script("PUBLISH", ""), Script("WAIT", ""), Script("INFO replication", "")
 OF_GROUPS = (MARK, ACKNOWLEDGE, REPLICATION)
-#: In a group, votes on these count only when all replicas have the write. So do votes on a release
-#: whose owner reads on, and on a status: see `Command`.
+#: In a group, votes on these count only when all replicas have the write; see `Command` for the rest.
 ACKNOWLEDGED = (ACQUIRE, RENEW, HEAL, FENCE, TRANSFER, READERS)
 #: A YES to one of these makes a holder or a token, so the master must have its whole memory.
 GRANTING = (ACQUIRE, FENCE, TRANSFER)

@@ -25,8 +25,7 @@ SETTLE_TRIES = 6  # how many times a non-blocking contender pauses and asks agai
 SETTLE_FLOOR_S = 0.004
 SETTLE_CAP_S = 0.1
 SPREAD_CAP_S = 0.1  # waiters that one message wakes spread their retries over this time
-#: How long a waiter may take to claim the lock that it was handed. The others wait this long for a waiter
-#: that is stopped or cut off. A slower waiter loses its turn, not its ticket.
+#: How long a waiter may take to claim the lock that it was handed. A slower one loses its turn.
 CLAIM_S = 1.0
 FIRST_CONTACT_S = 0.25  # the shortest time-out with which the first call of a client waits for connections
 DUPLICATE_PAUSE_S = 2.0  # the additional pause if two names turned out to be one server

@@ -104,8 +104,7 @@ MOVES = (
         lambda lost: lost.verdict is Verdict.HELD or _queued(lost),
         Move.SLEEP,
     ),
-    # In the middle of a hand-off some masters name the last holder and some the next one; or votes were split
-    # and go to the first in the queue. Asking again would only disturb.
+    # In the middle of a hand-off masters name the last holder or the next one: another round would disturb.
     Row(
         "it has a ticket, and nobody can have a quorum",
         lambda lost: lost.stage is Stage.WAITING and lost.ballot.scattered(),
